@@ -1,0 +1,54 @@
+# Everything here can be done with the garboard command too; make only saves typing.
+# `make help` lists the targets.
+
+GO ?= go
+ARCH ?= amd64
+RECIPE ?= recipes/node.yaml
+ARGS ?=
+
+# go run caches what it builds; the program finds the repository from where it is started.
+GARBOARD = $(GO) run ./cmd/garboard
+
+.DEFAULT_GOAL := help
+.PHONY: help build run check test test-full bench lock fuzz clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
+
+bin/garboard: FORCE
+	@mkdir -p bin
+	@$(GO) build -o $@ ./cmd/garboard
+FORCE:
+
+build: bin/garboard ## build the image of RECIPE for ARCH (amd64, arm64 or all) into out/
+	bin/garboard build $(RECIPE) --arch $(ARCH) $(ARGS)
+
+run: bin/garboard ## build the node and boot it in QEMU, console on the terminal; ctrl-C presses the power button
+	@bin/garboard run $(RECIPE) --arch $(ARCH) $(ARGS)
+
+check: bin/garboard ## formatting, vet, and unit tests with the race detector: seconds
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt -w is needed on:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(GO) vet ./...
+	GOARCH=arm64 $(GO) vet ./init/... ./socket/... ./images/...
+	bin/garboard test unit
+
+test: check ## all tests: unit, patched components, nodes booted in QEMU
+	bin/garboard test components node $(ARGS)
+
+test-full: test fuzz ## make test, then what CI has no time for: longer fuzzing, both architectures, the small setting
+	bin/garboard build $(RECIPE) --arch all --small
+
+bench: bin/garboard ## measure boots, sizes and builds (docs/benchmarks.md)
+	bin/garboard bench --arch $(ARCH) $(ARGS)
+
+lock: bin/garboard ## resolve every input anew and show the difference
+	bin/garboard lock
+
+FUZZTIME ?= 30s
+fuzz: ## run every fuzz target for FUZZTIME
+	@set -e; $(GO) list ./... | while read -r p; do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
+	    echo "fuzz $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; done; done
+
+clean: ## remove out/ and bin/ (the cache stays: ~/.cache/garboard)
+	rm -rf out bin

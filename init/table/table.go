@@ -1,0 +1,128 @@
+// Package table is the contract between the builder and PID 1: one JSON file
+// in the root image that says everything the node was decided to be at build
+// time. The builder writes it from the recipe; PID 1 only carries it out.
+// It depends on the standard library alone.
+package table
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Path is where the table lies in the root image.
+const Path = "/usr/lib/garboard/node.json"
+
+// Table is what PID 1 reads once, at boot.
+type Table struct {
+	Version   int       `json:"version"`            // 1
+	Name      string    `json:"name"`               // recipe name and architecture, for the console
+	BuildTime time.Time `json:"buildTime"`          // the clock is never earlier than this
+	Hostname  string    `json:"hostname,omitempty"` // default; DHCP and /etc/hostname come first
+	// Modules are loaded at boot in this order, dependencies included by modules.dep.
+	Modules []string `json:"modules,omitempty"`
+	// Sysctls are written below /proc/sys in this order ("net.ipv4.ip_forward").
+	Sysctls []Sysctl `json:"sysctls,omitempty"`
+	// Dirs are made on the writable file systems, parents first.
+	Dirs     []Dir     `json:"dirs,omitempty"`
+	Services []Service `json:"services"`
+}
+
+// Sysctl is one kernel parameter in sysctl.conf(5) notation.
+type Sysctl struct {
+	Key      string `json:"key"`
+	Value    string `json:"value"`
+	Optional bool   `json:"optional,omitempty"` // a kernel without it is fine
+}
+
+// Dir is a directory to make on a writable file system.
+type Dir struct {
+	Path string      `json:"path"`
+	Mode os.FileMode `json:"mode"` // permission bits
+}
+
+// Restart policies, as in a Pod's spec.restartPolicy.
+const (
+	RestartAlways    = "Always"
+	RestartOnFailure = "OnFailure"
+	RestartNever     = "Never"
+)
+
+// Roles a service can have. At most one service has each.
+const (
+	RoleRuntime = "runtime" // started first; socket command 0x04 restarts it
+	RoleKubelet = "kubelet" // may hold the shutdown lock; socket command 0x03 restarts it
+)
+
+// Service is one process that PID 1 keeps running.
+type Service struct {
+	Name    string   `json:"name"`
+	Role    string   `json:"role,omitempty"`
+	Command []string `json:"command"` // argv; argv[0] is an absolute path
+	Env     []string `json:"env,omitempty"`
+	Dir     string   `json:"dir,omitempty"`
+	Restart string   `json:"restart"`
+	// GraceSeconds lie between SIGTERM and SIGKILL.
+	GraceSeconds int `json:"graceSeconds"`
+	// After names services that must be ready before this one starts; it is
+	// started anyway, with a warning, once WaitSeconds have passed.
+	After       []string `json:"after,omitempty"`
+	WaitSeconds int      `json:"waitSeconds,omitempty"`
+	Ready       *Probe   `json:"ready,omitempty"`
+	OOMScoreAdj int      `json:"oomScoreAdj,omitempty"`
+}
+
+// Probe decides when a service is ready. Exactly one of Exec, TCP and Unix is set.
+type Probe struct {
+	Exec          []string `json:"exec,omitempty"` // exit status 0 = ready
+	TCP           string   `json:"tcp,omitempty"`  // host:port that accepts a connection
+	Unix          string   `json:"unix,omitempty"` // socket path that accepts a connection
+	PeriodMillis  int      `json:"periodMillis"`   // between two attempts
+	TimeoutMillis int      `json:"timeoutMillis"`  // of one attempt
+}
+
+// Load reads and checks a table.
+func Load(path string) (*Table, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var t Table
+	if err := json.Unmarshal(b, &t); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &t, t.Check()
+}
+
+// Check reports the first rule of this package that the table breaks.
+func (t *Table) Check() error {
+	if t.Version != 1 {
+		return fmt.Errorf("node table: version %d, this init reads version 1", t.Version)
+	}
+	seen := map[string]bool{}
+	roles := map[string]string{}
+	for _, s := range t.Services {
+		switch {
+		case s.Name == "":
+			return fmt.Errorf("node table: a service has no name")
+		case seen[s.Name]:
+			return fmt.Errorf("node table: two services are named %q", s.Name)
+		case len(s.Command) == 0 || s.Command[0] == "" || s.Command[0][0] != '/':
+			return fmt.Errorf("service %s: command must begin with an absolute path", s.Name)
+		case s.Restart != RestartAlways && s.Restart != RestartOnFailure && s.Restart != RestartNever:
+			return fmt.Errorf("service %s: restart policy %q is not one of Always, OnFailure, Never", s.Name, s.Restart)
+		case s.GraceSeconds < 0:
+			return fmt.Errorf("service %s: negative grace", s.Name)
+		case s.Role != "" && roles[s.Role] != "":
+			return fmt.Errorf("services %s and %s both have the role %q", roles[s.Role], s.Name, s.Role)
+		}
+		for _, a := range s.After {
+			if !seen[a] {
+				return fmt.Errorf("service %s: comes after %q, which is not defined before it", s.Name, a)
+			}
+		}
+		seen[s.Name], roles[s.Role] = true, s.Name
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+// Package kernel takes from a kernel package what a node uses of it: the
+// kernel, the modules a recipe names with all they depend on, and an index of
+// them made by the real depmod.
+package kernel
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"path"
+	"sort"
+	"strings"
+
+	"garboard.local/builder/recipe"
+)
+
+// name is a module's canonical name: kernel/fs/erofs/erofs.ko.xz is "erofs";
+// the kernel takes - and _ for the same.
+func name(file string) string {
+	base, _, _ := strings.Cut(path.Base(file), ".ko")
+	return strings.ReplaceAll(base, "-", "_")
+}
+
+// index is what depmod and the package say about the modules of a kernel.
+type index struct {
+	files   map[string]string   // name -> path below /usr/lib/modules/<version>
+	deps    map[string][]string // name -> names that must be loaded before, nearest first
+	soft    map[string][]string // name -> names that are wanted along with it
+	builtin map[string]bool
+}
+
+func readIndex(dep, softdep, builtin io.Reader) (*index, error) {
+	x := &index{files: map[string]string{}, deps: map[string][]string{}, soft: map[string][]string{}, builtin: map[string]bool{}}
+	err := lines(dep, func(l string) error {
+		file, rest, ok := strings.Cut(l, ":")
+		if !ok {
+			return fmt.Errorf("modules.dep: %q has no colon", l)
+		}
+		n := name(file)
+		x.files[n] = file
+		for _, d := range strings.Fields(rest) {
+			x.deps[n] = append(x.deps[n], name(d))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = lines(softdep, func(l string) error {
+		f := strings.Fields(l)
+		if len(f) < 3 || f[0] != "softdep" {
+			return nil
+		}
+		for _, w := range f[2:] {
+			if !strings.HasSuffix(w, ":") {
+				x.soft[name(f[1])] = append(x.soft[name(f[1])], name(w))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return x, lines(builtin, func(l string) error { x.builtin[name(l)] = true; return nil })
+}
+
+func lines(r io.Reader, f func(string) error) error {
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		if l := strings.TrimSpace(s.Text()); l != "" && l[0] != '#' {
+			if err := f(l); err != nil {
+				return err
+			}
+		}
+	}
+	return s.Err()
+}
+
+// Module is one module file that the node carries.
+type Module struct {
+	Name   string `json:"name"`
+	File   string `json:"file"` // below /usr/lib/modules/<version>, without the compression's suffix
+	Reason string `json:"reason"`
+	packed string // the file as the package has it
+}
+
+// closure lists what the wanted modules need, dependencies first, each once.
+func (x *index) closure(want []recipe.Module) ([]Module, error) {
+	var out []Module
+	seen := map[string]bool{}
+	var visit func(n, reason string)
+	visit = func(n, reason string) {
+		if seen[n] || x.builtin[n] || x.files[n] == "" {
+			return
+		}
+		seen[n] = true
+		for i := len(x.deps[n]) - 1; i >= 0; i-- {
+			visit(x.deps[n][i], "needed by "+n)
+		}
+		for _, s := range x.soft[n] {
+			visit(s, "wanted along with "+n)
+		}
+		packed := x.files[n]
+		stem, _, _ := strings.Cut(packed, ".ko")
+		out = append(out, Module{Name: n, File: stem + ".ko", Reason: reason, packed: packed})
+	}
+	for _, w := range want {
+		names := x.match(w.Name)
+		if len(names) == 0 && !w.Optional {
+			return nil, fmt.Errorf("kernel module %q is neither in this kernel's package nor built in", w.Name)
+		}
+		for _, n := range names {
+			visit(n, w.Reason)
+		}
+	}
+	return out, nil
+}
+
+// match lists the modules a recipe's word means: a name, a name with
+// wildcards, or a directory below kernel/ with a slash at its end.
+func (x *index) match(word string) []string {
+	plain := strings.ReplaceAll(word, "-", "_")
+	if x.builtin[plain] || x.files[plain] != "" {
+		return []string{plain}
+	}
+	var out []string
+	for n, f := range x.files {
+		if strings.HasSuffix(word, "/") {
+			if strings.HasPrefix(f, "kernel/"+word) {
+				out = append(out, n)
+			}
+		} else if ok, _ := path.Match(plain, n); ok {
+			out = append(out, n)
+		}
+	}
+	sort.Strings(out)
+	return out
+}
