@@ -139,10 +139,10 @@ func TestReleaseRefused(t *testing.T) {
 			r.Files["debian/dists/trixie/InRelease"] = bytes.Replace(f, []byte("Suite: test"), []byte("Suite: best"), 1)
 		}, []string{"bad signature", "/debian/dists/trixie/InRelease"}},
 		{"unknown key", func(t *testing.T, r *debiantest.Repo) {
-			old := *r
+			k := r.Key
 			r.Key = debiantest.NewKey(t, r.Now.Add(-time.Hour))
 			r.Publish()
-			r.Key = old.Key
+			r.Key = k
 		}, []string{"unknown key", "Debian's archive keys"}},
 		{"key not valid yet", func(t *testing.T, r *debiantest.Repo) {
 			r.Key.PrimaryKey.CreationTime = r.Now.AddDate(1, 0, 0)
@@ -433,4 +433,3 @@ func TestKeys(t *testing.T) {
 		t.Errorf("keys %v, want %v", got, want)
 	}
 }
-

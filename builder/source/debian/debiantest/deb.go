@@ -46,9 +46,6 @@ func (d Deb) fields() string {
 
 // Bytes is the .deb.
 func (d Deb) Bytes() []byte {
-	ctl := d.fields()
-	control := archive([]tar.Header{{Name: "./", Typeflag: tar.TypeDir, Mode: 0o755}, {Name: "./control", Typeflag: tar.TypeReg, Mode: 0o644}},
-		map[string]string{"./control": ctl})
 	ext := "." + d.Compression
 	switch d.Compression {
 	case "":
@@ -58,9 +55,15 @@ func (d Deb) Bytes() []byte {
 	}
 	return Ar([]Member{
 		{"debian-binary", []byte("2.0\n")},
-		{"control.tar.gz", compress(".gz", control)},
+		{"control.tar.gz", d.Control()},
 		{"data.tar" + ext, compress(ext, archive(d.Entries, d.Contents))},
 	})
+}
+
+// Control is the control.tar.gz of the .deb.
+func (d Deb) Control() []byte {
+	return compress(".gz", archive([]tar.Header{{Name: "./", Typeflag: tar.TypeDir, Mode: 0o755}, {Name: "./control", Typeflag: tar.TypeReg, Mode: 0o644}},
+		map[string]string{"./control": d.fields()}))
 }
 
 // Member is a part of an ar archive.

@@ -1,0 +1,350 @@
+package builder
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"garboard.local/builder/preload"
+	"garboard.local/builder/recipe"
+	"garboard.local/builder/rootfs"
+	"garboard.local/builder/source/debian"
+	"garboard.local/init/table"
+	"garboard.local/pod"
+)
+
+const (
+	// initPath is PID 1 in the root image; modprobe and pinns are links to it.
+	initPath = "/usr/lib/garboard/init"
+	// imageStore is the read-only image store that cri-o uses in place.
+	imageStore = "/usr/lib/garboard/images"
+)
+
+// run makes commands of the host tools.
+func (b *build) run(ctx context.Context) func(tool string, args ...string) *exec.Cmd {
+	return func(tool string, args ...string) *exec.Cmd { return debian.Command(ctx, b.tools, tool, args...) }
+}
+
+// assemble puts the root image together from every source the recipe names.
+func (b *build) assemble(ctx context.Context) error {
+	b.tree = rootfs.New()
+	lib := &library{store: b.Store, debs: b.debs, ctx: ctx}
+	for _, f := range []func(*library) error{
+		b.addBase, b.addPackages, b.addComponents, b.addOwn, b.addKernelModules, b.addOverlays, b.addTable,
+	} {
+		if err := f(lib); err != nil {
+			return err
+		}
+	}
+	if err := b.tree.Close(recipe.Triplet(b.arch), lib); err != nil {
+		return err
+	}
+	if lib.err != nil {
+		return lib.err
+	}
+	return b.tree.Check()
+}
+
+// addBase adds the directories to mount on and the usr-merge.
+func (b *build) addBase(*library) error {
+	for _, d := range []struct {
+		path string
+		mode uint32
+		why  string
+	}{
+		{"/dev", 0o755, "devtmpfs"}, {"/proc", 0o555, "proc"}, {"/sys", 0o555, "sysfs"}, {"/run", 0o755, "tmpfs"},
+		{"/tmp", 0o1777, "tmpfs"}, {"/var", 0o755, "tmpfs"}, {"/etc", 0o755, "lower layer of /etc"}, {"/mnt", 0o755, "mounts of pods"},
+		{"/root", 0o700, "home of uid 0"}, {"/home", 0o755, "hostPath volumes may name it"},
+	} {
+		if err := b.tree.Add(rootfs.Entry{Path: d.path, Kind: rootfs.Dir, Mode: d.mode, Origin: "builder", Reason: "mount point: " + d.why}); err != nil {
+			return err
+		}
+	}
+	for from, to := range map[string]string{"/bin": "usr/bin", "/sbin": "usr/sbin", "/lib": "usr/lib", "/lib64": "usr/lib64"} {
+		if from == "/lib64" && b.arch != "amd64" {
+			continue
+		}
+		if err := b.tree.Add(rootfs.Entry{Path: from, Kind: rootfs.Symlink, Mode: 0o777, Link: to, Origin: "builder", Reason: "usr-merge"}); err != nil {
+			return err
+		}
+	}
+	for _, l := range b.recipe.Links {
+		if err := b.tree.Add(rootfs.Entry{Path: l.Path, Kind: rootfs.Symlink, Mode: 0o777, Link: l.To, Origin: "recipe", Reason: l.Reason}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *build) addPackages(lib *library) error {
+	for _, p := range b.recipe.Packages {
+		for _, pattern := range p.Files {
+			if err := b.addPattern(lib, p, pattern, p.Reason); err != nil {
+				return err
+			}
+		}
+		for _, pattern := range p.Dlopen {
+			if err := b.addPattern(lib, p, pattern, p.Reason+" (dlopened)"); err != nil {
+				return err
+			}
+		}
+		if err := b.concat(lib, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *build) addPattern(lib *library, p recipe.Package, pattern, reason string) error {
+	files, err := lib.glob(p.Name, pattern)
+	if err != nil {
+		return err
+	}
+	for _, e := range files {
+		e.Reason = reason
+		if err := b.tree.Add(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// concat joins files of a package into one, in the order of their names, as
+// Debian's ca-certificates does when it is installed.
+func (b *build) concat(lib *library, p recipe.Package) error {
+	for target, pattern := range p.Concat {
+		files, err := lib.glob(p.Name, pattern)
+		if err != nil {
+			return err
+		}
+		var all bytes.Buffer
+		for _, e := range files {
+			part, err := os.ReadFile(e.Source())
+			if err != nil {
+				return err
+			}
+			all.Write(bytes.TrimSpace(part))
+			all.WriteByte('\n')
+		}
+		if err := b.tree.Add(rootfs.FromBytes(target, 0o644, all.Bytes(), files[0].Origin, p.Reason)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *build) addComponents(*library) error {
+	for _, c := range b.recipe.Components {
+		part := b.parts[c.Name]
+		for name, target := range c.Files {
+			src, ok := part.Binaries[name]
+			if !ok {
+				return fmt.Errorf("recipe %s: component %s has no binary %q; it has %s", b.recipe.File, c.Name, name, strings.Join(keys(part.Binaries), ", "))
+			}
+			e, err := rootfs.FromFile(target, 0o755, src, "", "component "+c.Name+" "+part.Version, c.Reason)
+			if err != nil {
+				return err
+			}
+			if err := b.tree.Add(e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *build) addOwn(*library) error {
+	o := b.own["init"]
+	e, err := rootfs.FromFile(initPath, 0o755, o.Path, o.SHA256, "garboard "+initProgram, "PID 1; answers as modprobe and pinns too")
+	if err != nil {
+		return err
+	}
+	entries := []rootfs.Entry{
+		e,
+		{Path: "/usr/sbin/modprobe", Kind: rootfs.Symlink, Mode: 0o777, Link: "../lib/garboard/init", Origin: "garboard", Reason: "the kernel runs /sbin/modprobe to load modules on demand"},
+		{Path: "/usr/bin/pinns", Kind: rootfs.Symlink, Mode: 0o777, Link: "../lib/garboard/init", Origin: "garboard", Reason: "cri-o runs pinns to pin a pod's namespaces"},
+	}
+	for _, e := range append(entries, b.images...) {
+		if err := b.tree.Add(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *build) addKernelModules(*library) error {
+	dir := "/usr/lib/modules/" + b.kernel.Version
+	origin := "deb " + b.kernel.Package
+	for _, m := range b.kernel.Modules {
+		e, err := rootfs.FromFile(path.Join(dir, m.File), 0o644, b.kernel.File(m.File), "", origin, m.Reason)
+		if err != nil {
+			return err
+		}
+		if err := b.tree.Add(e); err != nil {
+			return err
+		}
+	}
+	for _, f := range b.kernel.Index {
+		e, err := rootfs.FromFile(path.Join(dir, f), 0o644, b.kernel.File(f), "", "depmod", "index of the kernel modules")
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := b.tree.Add(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addOverlays lays directories of the repository over the tree. Modes are
+// 0644, or 0755 for what is executable: a umask must not reach the image.
+func (b *build) addOverlays(*library) error {
+	for _, o := range b.recipe.Overlays {
+		err := filepath.WalkDir(o.Path, func(p string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			rel, err := filepath.Rel(o.Path, p)
+			if err != nil || rel == "." {
+				return err
+			}
+			e := rootfs.Entry{Path: path.Join(o.Target, filepath.ToSlash(rel)), Kind: rootfs.Dir, Mode: 0o755}
+			switch d.Type() {
+			case fs.ModeDir:
+			case fs.ModeSymlink:
+				e.Kind, e.Mode = rootfs.Symlink, 0o777
+				if e.Link, err = os.Readlink(p); err != nil {
+					return err
+				}
+			case 0:
+				fi, err := d.Info()
+				if err != nil {
+					return err
+				}
+				mode := uint32(0o644)
+				if fi.Mode()&0o100 != 0 {
+					mode = 0o755
+				}
+				if e, err = rootfs.FromFile(e.Path, mode, p, "", "", o.Reason); err != nil {
+					return err
+				}
+			default:
+				return fmt.Errorf("%s is neither a file nor a directory nor a link", p)
+			}
+			e.Origin, e.Reason = "overlay "+filepath.Base(o.Path), o.Reason
+			return b.tree.Add(e)
+		})
+		if err != nil {
+			return fmt.Errorf("overlay %s: %w", o.Path, err)
+		}
+	}
+	return nil
+}
+
+// addTable compiles the services and the rest of what PID 1 must know.
+func (b *build) addTable(*library) error {
+	services, err := pod.Compile(b.recipe.Services)
+	if err != nil {
+		return err
+	}
+	t := &table.Table{
+		Version: 1, Name: b.recipe.Name + "-" + b.arch, BuildTime: b.epoch, Hostname: b.recipe.Hostname,
+		Modules: b.kernel.Load, Services: services,
+	}
+	for _, s := range b.recipe.Sysctls {
+		t.Sysctls = append(t.Sysctls, table.Sysctl{Key: s.Key, Value: s.Value, Optional: s.Optional})
+	}
+	for _, d := range b.recipe.Dirs {
+		perm, err := d.Perm()
+		if err != nil {
+			return err
+		}
+		t.Dirs = append(t.Dirs, table.Dir{Path: d.Path, Mode: fs.FileMode(perm)})
+	}
+	js, err := pod.JSON(t)
+	if err != nil {
+		return err
+	}
+	for _, s := range services {
+		if e := b.tree.Get(s.Command[0]); e == nil {
+			return fmt.Errorf("service %s: %s is not in the root image", s.Name, s.Command[0])
+		}
+	}
+	return b.tree.Add(rootfs.FromBytes(table.Path, 0o644, js, "recipe "+b.recipe.Name, "what PID 1 does at boot and which services it runs"))
+}
+
+// layImages makes the read-only image store.
+func (b *build) layImages(context.Context) error {
+	var images []preload.Image
+	for _, m := range b.recipe.Images {
+		o := b.own[programName(m.Program)]
+		entrypoint := m.Entrypoint
+		program := "/" + path.Base(m.Program)
+		if len(entrypoint) == 0 {
+			entrypoint = []string{program}
+		}
+		images = append(images, preload.Image{
+			Name:   m.Name,
+			Config: preload.Config{Entrypoint: entrypoint, User: m.User, WorkingDir: "/"},
+			Layers: []preload.Layer{{Files: []preload.LayerFile{{Path: program, Mode: 0o755, Source: o.Path, SHA256: o.SHA256}}}},
+		})
+	}
+	if len(images) == 0 {
+		return nil
+	}
+	entries, _, err := preload.Build(images, b.epoch, b.arch, b.Store)
+	if err != nil {
+		return err
+	}
+	for _, e := range preload.Under(imageStore, entries) {
+		x := rootfs.Entry{Path: e.Path, Kind: rootfs.Kind(e.Type), Mode: e.UnixMode(), UID: e.UID, GID: e.GID, Link: e.Link}
+		if e.Type == preload.TypeFile {
+			if e.ContentPath != "" {
+				if x, err = rootfs.FromFile(e.Path, e.UnixMode(), e.ContentPath, "", "", "x"); err != nil {
+					return err
+				}
+				x.UID, x.GID = e.UID, e.GID
+			} else {
+				x = rootfs.FromBytes(e.Path, e.UnixMode(), e.Content, "", "x")
+				x.UID, x.GID = e.UID, e.GID
+			}
+		}
+		if x.Kind == rootfs.Symlink {
+			x.Mode = 0o777
+		}
+		x.Origin, x.Reason = "preloaded images", "image store: "+imageNames(b.recipe.Images)
+		b.images = append(b.images, x)
+	}
+	return nil
+}
+
+// programName is how a program of ours is called among the compiled ones.
+func programName(dir string) string { return strings.ReplaceAll(dir, "/", "-") }
+
+func imageNames(images []recipe.Image) string {
+	var out []string
+	for _, m := range images {
+		out = append(out, m.Name)
+	}
+	return strings.Join(out, ", ")
+}
+
+func keys[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	sort.Strings(out)
+	return out
+}

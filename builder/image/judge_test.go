@@ -1,0 +1,162 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"garboard.local/builder/rootfs"
+	"garboard.local/builder/source/debian"
+	"garboard.local/builder/store"
+)
+
+// toolsEnv names the root of the pinned host tools. `garboard test node` sets
+// it; these tests are part of that, since they judge with others' programs.
+const toolsEnv = "GARBOARD_TOOLS"
+
+// tools is how to run the pinned tools, or nil in the quick tests.
+func tools(t *testing.T) Run {
+	t.Helper()
+	root := os.Getenv(toolsEnv)
+	if root == "" {
+		if !testing.Short() {
+			t.Fatalf("$%s is not set; run `garboard test node`, or go test -short", toolsEnv)
+		}
+		t.Log("quick tests: the judgement of other programs is part of `garboard test node`")
+		return nil
+	}
+	return func(tool string, args ...string) *exec.Cmd {
+		return debian.Command(context.Background(), root, tool, args...)
+	}
+}
+
+func output(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v: %s", cmd.Args, err, errs.String())
+	}
+	return string(out)
+}
+
+// TestCPIOJudgedByOthers lists and unpacks the archive with GNU cpio and bsdcpio.
+func TestCPIOJudgedByOthers(t *testing.T) {
+	run := tools(t)
+	if run == nil {
+		return
+	}
+	tree := oddTree(t)
+	var archive bytes.Buffer
+	if err := WriteCPIO(&archive, tree, epoch); err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range []string{"cpio", "bsdcpio"} {
+		t.Run(tool, func(t *testing.T) {
+			list := run(tool, "-itv")
+			list.Stdin = bytes.NewReader(archive.Bytes())
+			lines := output(t, list)
+			for _, want := range []string{"-rwsr-xr-x", "drwxrwxrwt", "bin -> usr/bin", strings.Repeat("n", 255), "70000"} {
+				if !strings.Contains(lines, want) {
+					t.Errorf("the listing lacks %q:\n%s", want, lines)
+				}
+			}
+			dir := t.TempDir()
+			unpack := run(tool, "-idm", "--no-absolute-filenames")
+			if tool == "bsdcpio" {
+				unpack = run(tool, "-idm")
+			}
+			unpack.Dir, unpack.Stdin = dir, bytes.NewReader(archive.Bytes())
+			output(t, unpack)
+			compare(t, tree, dir)
+			// Negative control: half an archive must not pass.
+			bad := run(tool, "-it")
+			bad.Stdin = bytes.NewReader(archive.Bytes()[:archive.Len()/2])
+			if out, err := bad.CombinedOutput(); err == nil {
+				t.Errorf("%s takes half an archive for whole: %s", tool, out)
+			}
+		})
+	}
+}
+
+// compare checks that a directory holds exactly the tree's entries and bytes.
+func compare(t *testing.T, tree *rootfs.Tree, dir string) {
+	t.Helper()
+	for _, e := range tree.Entries() {
+		p := filepath.Join(dir, e.Path)
+		fi, err := os.Lstat(p)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		switch e.Kind {
+		case rootfs.Symlink:
+			if to, err := os.Readlink(p); err != nil || to != e.Link {
+				t.Errorf("%s leads to %q, %v", e.Path, to, err)
+			}
+		case rootfs.File:
+			if sum, err := store.HashFile(p); err != nil || sum != e.SHA256 {
+				t.Errorf("%s: other content (%v)", e.Path, err)
+			}
+			fallthrough
+		default:
+			if got := uint32(fi.Mode().Perm()); got != e.Mode&0o777 {
+				t.Errorf("%s: mode %o, want %o", e.Path, got, e.Mode&0o777)
+			}
+		}
+	}
+}
+
+// TestEROFSJudgedByOthers has fsck.erofs check and unpack both settings' images.
+func TestEROFSJudgedByOthers(t *testing.T) {
+	run := tools(t)
+	if run == nil {
+		return
+	}
+	tree := oddTree(t)
+	for _, c := range []Compression{Fast, Small} {
+		t.Run(c.Name, func(t *testing.T) {
+			var sums [2]string
+			var file string
+			for i := range sums { // two stores: the second image is made anew
+				st, err := store.Open(filepath.Join(t.TempDir(), fmt.Sprint(i)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if file, _, err = EROFS(context.Background(), st, run, "key", tree, c, epoch); err != nil {
+					t.Fatal(err)
+				}
+				if sums[i], err = store.HashFile(file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if sums[0] != sums[1] {
+				t.Errorf("two images of one tree differ: %s, %s", sums[0], sums[1])
+			}
+			dir := filepath.Join(t.TempDir(), "unpacked")
+			output(t, run("fsck.erofs", "--extract="+dir, "--no-preserve-owner", file))
+			compare(t, tree, dir)
+			if info := output(t, run("dump.erofs", "-s", file)); !strings.Contains(info, erofsUUID) {
+				t.Errorf("dump.erofs does not show the fixed UUID:\n%s", info)
+			}
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b[1024] ^= 0xff // the superblock's magic
+			bad := filepath.Join(t.TempDir(), "bad.erofs")
+			if err := os.WriteFile(bad, b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := run("fsck.erofs", bad).CombinedOutput(); err == nil {
+				t.Errorf("fsck.erofs takes a damaged image for whole: %s", out)
+			}
+		})
+	}
+}

@@ -1,0 +1,135 @@
+package builder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"garboard.local/builder/image"
+	"garboard.local/builder/lock"
+	"garboard.local/builder/report"
+	"garboard.local/builder/store"
+)
+
+// Names of the artefacts for direct kernel boot.
+const (
+	KernelName    = "vmlinuz"
+	InitramfsName = "initramfs.img"
+	CmdlineName   = "cmdline"
+)
+
+// writeArtefacts puts the artefacts under their final names. Each appears whole
+// or not at all, and one that is right already is left alone.
+func (b *build) writeArtefacts(ctx context.Context) error {
+	cmdline := strings.Join(b.recipe.Cmdline, " ") + "\n"
+	manifest, err := b.manifest(strings.TrimSpace(cmdline))
+	if err != nil {
+		return err
+	}
+	// The lock that was used, which is not the committed one where --gone=update mended it.
+	used, err := b.Lock.Marshal()
+	if err != nil {
+		return err
+	}
+	return b.locked(ctx, func() error {
+		dir := b.outDir()
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("output: %w", err)
+		}
+		for _, f := range []struct{ name, from string }{{KernelName, b.kernel.Vmlinuz()}, {InitramfsName, b.initrd}} {
+			if err := b.place(ctx, dir, f.name, f.from); err != nil {
+				return fmt.Errorf("output: %w", err)
+			}
+		}
+		for _, f := range []struct {
+			name string
+			body []byte
+		}{{CmdlineName, []byte(cmdline)}, {report.ManifestName, manifest}, {lock.FileName, used}} {
+			if err := b.placeBytes(dir, f.name, f.body); err != nil {
+				return fmt.Errorf("output: %w", err)
+			}
+		}
+		return writeBytes(filepath.Join(dir, report.SumsName), report.Sums(b.artefact))
+	})
+}
+
+func (b *build) manifest(cmdline string) ([]byte, error) {
+	c := image.Fast
+	if b.Small {
+		c = image.Small
+	}
+	m := report.Manifest{
+		Recipe: b.recipe.Name, Arch: b.arch, Compression: c.Name, Kernel: b.kernel.Version, Cmdline: cmdline,
+		Root: b.tree.Entries(), Early: b.early.Entries(),
+	}
+	return m.JSON()
+}
+
+// place copies a file of the store to the output.
+func (b *build) place(ctx context.Context, dir, name, from string) error {
+	sum, err := store.HashFile(from)
+	if err != nil {
+		return err
+	}
+	fi, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	b.artefact = append(b.artefact, report.Artefact{Name: name, Size: fi.Size(), SHA256: sum})
+	to := filepath.Join(dir, name)
+	if old, err := os.Stat(to); err == nil && old.Size() == fi.Size() {
+		if have, err := store.HashFile(to); err == nil && have == sum {
+			return nil
+		}
+	}
+	b.cached = false
+	r, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return writeAtomic(to, func(w io.Writer) error {
+		_, err := io.Copy(w, r)
+		return errors.Join(err, ctx.Err())
+	})
+}
+
+func (b *build) placeBytes(dir, name string, body []byte) error {
+	sum, size, err := b.Store.Put(strings.NewReader(string(body)))
+	if err != nil {
+		return err
+	}
+	b.artefact = append(b.artefact, report.Artefact{Name: name, Size: size, SHA256: sum})
+	return writeBytes(filepath.Join(dir, name), body)
+}
+
+func writeBytes(to string, body []byte) error {
+	return writeAtomic(to, func(w io.Writer) error { _, err := w.Write(body); return err })
+}
+
+// writeAtomic writes a file beside its final name, flushes it and renames it.
+func writeAtomic(to string, fill func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(to), ".garboard-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if err := errors.Join(fill(f), f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), to)
+}
+
+// Size is the bytes of a named artefact, 0 where there is none.
+func (r *Result) Size(name string) int64 {
+	for _, a := range r.Artefacts {
+		if a.Name == name {
+			return a.Size
+		}
+	}
+	return 0
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"garboard.local/builder"
+	"garboard.local/builder/recipe"
+	"garboard.local/qemu"
+)
+
+func benchCommand(g *global) *cobra.Command {
+	var flags buildFlags
+	var boots int
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure boots, sizes and builds, and print them as tables",
+		Long: `Bench builds the node in both compression settings, boots it several times and
+prints Markdown tables: uptime at the milestones of the boot, memory and processes
+15 s later, bytes, and seconds of a build in which nothing and one file changed.
+The method is in docs/benchmarks.md.`,
+		Example: `  garboard bench
+  garboard bench --boots 3`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, stop, err := g.options()
+			if err != nil {
+				return err
+			}
+			defer stop()
+			o.Output = flags.output
+			b := bench{o: o, arch: flags.arch, boots: boots, out: cmd.OutOrStdout()}
+			return b.run(cmd.Context())
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().IntVar(&boots, "boots", 5, "boots per image")
+	return cmd
+}
+
+type bench struct {
+	o     builder.Options
+	arch  string
+	boots int
+	out   io.Writer
+}
+
+func (b *bench) say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+func (b *bench) run(ctx context.Context) error {
+	file := filepath.Join(b.o.Root, "recipes/bench.yaml")
+	r, err := recipe.Load(file)
+	if err != nil {
+		return err
+	}
+	node, err := recipe.Load(filepath.Join(b.o.Root, "recipes/node.yaml"))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(b.out, "%s, %s, %d CPUs\n\n", time.Now().UTC().Format(time.DateOnly), b.arch, runtime.NumCPU())
+	if err := b.builds(ctx, node); err != nil {
+		return err
+	}
+	tool, err := emulator(ctx, b.o, b.arch)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(b.out, qemu.BenchHeader)
+	qemuLine := ""
+	for _, small := range []bool{false, true} {
+		o := b.o
+		o.Small = small
+		o.Output = filepath.Join(b.o.Output, map[bool]string{false: "bench-fast", true: "bench-small"}[small])
+		res, err := builder.Build(ctx, o, r, b.arch)
+		if err != nil {
+			return err
+		}
+		m, err := machineOf(res.Dir, b.arch, tool, "garboard.console=pods")
+		if err != nil {
+			return err
+		}
+		m.Log = filepath.Join(res.Dir, "console.log")
+		got, err := qemu.Bench(ctx, m, b.boots, true, b.say)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(b.out, got.Row(filepath.Base(o.Output)))
+		qemuLine = fmt.Sprintf("\n%s; %d boots repeated for the emulator's known fault", got.QEMU, got.Faults)
+	}
+	fmt.Fprintln(b.out, qemuLine)
+	return nil
+}
+
+// builds prints sizes in both settings and the seconds of warm builds.
+func (b *bench) builds(ctx context.Context, node *recipe.Recipe) error {
+	fmt.Fprintln(b.out, "| setting | vmlinuz (bytes) | initramfs.img (bytes) | both (MB) | no-change build (s) | one-file-change build (s) |\n|---|---|---|---|---|---|")
+	for _, small := range []bool{false, true} {
+		o := b.o
+		o.Small = small
+		o.Output = filepath.Join(b.o.Output, map[bool]string{false: "bench-fast", true: "bench-small"}[small])
+		if _, err := builder.Build(ctx, o, node, b.arch); err != nil {
+			return err
+		}
+		same, err := builder.Build(ctx, o, node, b.arch)
+		if err != nil {
+			return err
+		}
+		changed, cleanup, err := b.changed(node)
+		if err != nil {
+			return err
+		}
+		other := o
+		other.Output = filepath.Join(o.Output, "changed")
+		one, err := builder.Build(ctx, other, changed, b.arch)
+		cleanup()
+		if err != nil {
+			return err
+		}
+		kernel, initrd := same.Size(builder.KernelName), same.Size(builder.InitramfsName)
+		fmt.Fprintf(b.out, "| %s | %d | %d | %.1f | %.2f | %.2f |\n", filepath.Base(o.Output), kernel, initrd, float64(kernel+initrd)/1e6, same.Seconds, one.Seconds)
+	}
+	fmt.Fprintln(b.out)
+	return nil
+}
+
+// changed is the recipe with one more configuration file, new each time.
+func (b *bench) changed(r *recipe.Recipe) (*recipe.Recipe, func(), error) {
+	dir, err := os.MkdirTemp("", "garboard-bench-")
+	if err != nil {
+		return nil, nil, err
+	}
+	file := filepath.Join(dir, "etc", "bench")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return nil, nil, err
+	}
+	if err := os.WriteFile(file, []byte(time.Now().String()), 0o644); err != nil {
+		return nil, nil, err
+	}
+	c := *r
+	c.Overlays = append(append([]recipe.Overlay{}, r.Overlays...), recipe.Overlay{Path: dir, Reason: "benchmark: one file changed"})
+	return &c, func() { os.RemoveAll(dir) }, nil
+}

@@ -1,0 +1,48 @@
+// Command garboard builds bootable Kubernetes node images and runs them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit statuses beside 0.
+const (
+	exitFailed = 1 // what was asked for did not succeed
+	exitUsage  = 2 // the command line is wrong
+)
+
+func main() {
+	os.Exit(Main(os.Args[1:]))
+}
+
+// Main runs the command line and returns the exit status.
+func Main(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var usage usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintf(os.Stderr, "garboard: %v\n", err)
+		return exitUsage
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintln(os.Stderr, "garboard: interrupted; nothing half-written is left, and what was finished is reused next time")
+		return exitFailed
+	}
+	fmt.Fprintf(os.Stderr, "garboard: %v\n", err)
+	return exitFailed
+}
+
+// usageError is a wrong command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"garboard.local/builder"
+	"garboard.local/builder/component"
+)
+
+func testCommand(g *global) *cobra.Command {
+	var flags buildFlags
+	var run string
+	cmd := &cobra.Command{
+		Use:   "test [unit] [components] [node]",
+		Short: "Run the tests: unit, patched components, and nodes in QEMU",
+		Long: `Test runs what is named, or everything:
+
+  unit        go test -race ./...
+  components  the unit tests of patched Go components
+  node        builds recipes/node.yaml and recipes/test.yaml, boots them in QEMU
+              and has them prove what a node promises`,
+		Example: `  garboard test
+  garboard test unit
+  garboard test node --run 'TestNode/seccomp'`,
+		ValidArgs: []string{"unit", "components", "node"},
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.OnlyValidArgs(cmd, args); err != nil {
+				return usageError{fmt.Errorf("%w; known are unit, components, node", err)}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				args = []string{"unit", "components", "node"}
+			}
+			var errs []error
+			for _, a := range args {
+				var err error
+				switch a {
+				case "unit":
+					err = g.testUnit(cmd.Context())
+				case "components":
+					err = g.testComponents(cmd.Context())
+				case "node":
+					err = g.testNode(cmd.Context(), flags, run)
+				}
+				if err != nil {
+					errs = append(errs, fmt.Errorf("test %s: %w", a, err))
+				}
+				if cmd.Context().Err() != nil {
+					break
+				}
+			}
+			return errors.Join(errs...)
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().StringVar(&run, "run", "", "only node tests that match this expression (go test -run)")
+	return cmd
+}
+
+func (g *global) testUnit(ctx context.Context) error {
+	root, err := g.root()
+	if err != nil {
+		return err
+	}
+	if err := needCompiler(ctx); err != nil {
+		return err
+	}
+	return goTest(ctx, root, []string{"CGO_ENABLED=1"}, "-race", "-short", "./...")
+}
+
+// needCompiler installs a C compiler, which Go's race detector links with,
+// where that can be done without asking.
+func needCompiler(ctx context.Context) error {
+	for _, cc := range []string{os.Getenv("CC"), "gcc", "clang"} {
+		if _, err := exec.LookPath(cc); err == nil {
+			return nil
+		}
+	}
+	const cure = "the race detector needs a C compiler; install one: apt-get install gcc libc6-dev"
+	if os.Getuid() != 0 {
+		return errors.New(cure)
+	}
+	fmt.Fprintln(os.Stderr, "garboard: installing gcc and libc6-dev for the race detector")
+	for _, args := range [][]string{{"update", "-qq"}, {"install", "-y", "-qq", "--no-install-recommends", "gcc", "libc6-dev"}} {
+		cmd := exec.CommandContext(ctx, "apt-get", args...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("%s (apt-get %s: %w)", cure, args[0], err)
+		}
+	}
+	return nil
+}
+
+func (g *global) testComponents(ctx context.Context) error {
+	o, stop, err := g.options()
+	if err != nil {
+		return err
+	}
+	stop()
+	for _, name := range []string{"kubelet", "crio"} {
+		opts := component.Options{Store: o.Store, Progress: o.Progress, RepoRoot: o.Root, GoVersion: goVersion(o.Lock)}
+		if err := component.Test(ctx, opts, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The environment by which node tests learn what to judge and with what.
+const (
+	imagesEnv = "GARBOARD_IMAGES" // directory with <recipe>-<arch>/
+	toolsEnv  = "GARBOARD_TOOLS"  // root of the pinned host tools
+)
+
+// testRecipes are what node tests boot.
+var testRecipes = []string{"recipes/node.yaml", "recipes/test.yaml"}
+
+func (g *global) testNode(ctx context.Context, flags buildFlags, run string) error {
+	o, stop, err := g.options()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	var files []string
+	for _, r := range testRecipes {
+		files = append(files, filepath.Join(o.Root, r))
+	}
+	if flags.output, err = filepath.Abs(flags.output); err != nil {
+		return err
+	}
+	results, err := flags.build(ctx, g, files)
+	if err != nil {
+		return err
+	}
+	for _, r := range results {
+		printResult(os.Stderr, r)
+	}
+	tools, _, err := builder.HostTools(ctx, o, hostTools()...)
+	if err != nil {
+		return err
+	}
+	args := []string{"-count=1", "-v", "-timeout=45m"}
+	if run != "" {
+		args = append(args, "-run", run)
+	}
+	return goTest(ctx, o.Root, []string{imagesEnv + "=" + flags.output, toolsEnv + "=" + tools}, append(args, "./builder/image", "./qemu")...)
+}
+
+// goTest runs go test; ctrl-C reaches its whole process group.
+func goTest(ctx context.Context, dir string, env []string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test"}, args...)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 20 * time.Second
+	return cmd.Run()
+}

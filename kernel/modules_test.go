@@ -1,0 +1,101 @@
+package kernel
+
+import (
+	"strings"
+	"testing"
+
+	"garboard.local/builder/recipe"
+)
+
+func testIndex(t *testing.T) *index {
+	t.Helper()
+	x, err := readIndex(
+		strings.NewReader(`kernel/fs/erofs/erofs.ko.xz: kernel/lib/lz4.ko.xz kernel/lib/crc.ko.xz
+kernel/lib/lz4.ko.xz:
+kernel/lib/crc.ko.xz:
+kernel/net/netfilter/nft_chain_nat.ko.xz: kernel/net/netfilter/nf_tables.ko.xz
+kernel/net/netfilter/nf_tables.ko.xz:
+kernel/drivers/block/virtio-blk.ko.xz:
+`),
+		strings.NewReader("# comment\nsoftdep erofs pre: virtio-blk nowhere\n"),
+		strings.NewReader("kernel/fs/ext4/ext4.ko\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func names(ms []Module) string {
+	var out []string
+	for _, m := range ms {
+		out = append(out, m.Name)
+	}
+	return strings.Join(out, " ")
+}
+
+func TestClosure(t *testing.T) {
+	x := testIndex(t)
+	for _, c := range []struct {
+		name string
+		want []recipe.Module
+		got  string
+	}{
+		{"dependencies come first, the nearest last", []recipe.Module{{Name: "erofs"}}, "crc lz4 virtio_blk erofs"},
+		{"built in", []recipe.Module{{Name: "ext4"}}, ""},
+		{"dash and underscore are one", []recipe.Module{{Name: "virtio_blk"}, {Name: "virtio-blk"}}, "virtio_blk"},
+		{"wildcard", []recipe.Module{{Name: "nft_*"}}, "nf_tables nft_chain_nat"},
+		{"directory", []recipe.Module{{Name: "net/netfilter/"}}, "nf_tables nft_chain_nat"},
+		{"optional and missing", []recipe.Module{{Name: "button", Optional: true}}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := x.closure(c.want)
+			if err != nil || names(got) != c.got {
+				t.Errorf("%q, %v; want %q", names(got), err, c.got)
+			}
+		})
+	}
+	if _, err := x.closure([]recipe.Module{{Name: "missing"}}); err == nil || !strings.Contains(err.Error(), `"missing"`) {
+		t.Errorf("a missing module: %v", err)
+	}
+	got, _ := x.closure([]recipe.Module{{Name: "erofs", Reason: "root image"}})
+	if got[0].Reason != "needed by erofs" || got[3].Reason != "root image" || got[3].File != "kernel/fs/erofs/erofs.ko" {
+		t.Errorf("reasons and files: %+v", got)
+	}
+}
+
+func TestReadIndexRefusesGarbage(t *testing.T) {
+	if _, err := readIndex(strings.NewReader("no colon here"), strings.NewReader(""), strings.NewReader("")); err == nil {
+		t.Error("a modules.dep line without a colon was accepted")
+	}
+}
+
+func TestCheckConfig(t *testing.T) {
+	full := strings.NewReplacer("=m", "=y").Replace(required)
+	if err := CheckConfig(strings.NewReader(full)); err != nil {
+		t.Errorf("a kernel with everything built in: %v", err)
+	}
+	if err := CheckConfig(strings.NewReader(required)); err != nil {
+		t.Errorf("a kernel as required: %v", err)
+	}
+	for _, c := range []struct{ from, to, want string }{
+		{"CONFIG_SECCOMP=y", "# CONFIG_SECCOMP is not set", "CONFIG_SECCOMP=y"},
+		{"CONFIG_DEVTMPFS=y", "CONFIG_DEVTMPFS=m", "CONFIG_DEVTMPFS=y"},
+		{"CONFIG_EROFS_FS=m", "", "CONFIG_EROFS_FS=m"},
+	} {
+		in := strings.Replace(required, c.from, c.to, 1)
+		if err := CheckConfig(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s -> %q: %v", c.from, c.to, err)
+		}
+	}
+}
+
+func FuzzReadIndex(f *testing.F) {
+	f.Add("a/b.ko.xz: c.ko", "softdep b pre: c", "kernel/x.ko")
+	f.Fuzz(func(t *testing.T, dep, soft, builtin string) {
+		x, err := readIndex(strings.NewReader(dep), strings.NewReader(soft), strings.NewReader(builtin))
+		if err != nil {
+			return
+		}
+		x.closure([]recipe.Module{{Name: "*", Optional: true}, {Name: "b", Optional: true}})
+	})
+}

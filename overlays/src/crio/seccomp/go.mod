@@ -1,0 +1,3 @@
+module github.com/seccomp/libseccomp-golang
+
+go 1.22
