@@ -26,7 +26,9 @@ import (
 // LD_PRELOAD and SOURCE_DATE_EPOCH do, for example. Programs that look for data
 // below /usr have to be told where it is now:
 //   - qemu-system-*: -L root/usr/share/qemu, -L root/usr/share/seabios and
-//     -L root/usr/lib/ipxe/qemu, and QEMU_MODULE_DIR=root/usr/lib/<triplet>/qemu;
+//     -L root/usr/lib/ipxe/qemu, and QEMU_MODULE_DIR=root/usr/lib/<triplet>/qemu
+//     (a module that is not there is still looked for in the host's directory, and
+//     refused with a message if the host has another QEMU's);
 //   - mke2fs: MKE2FS_CONFIG;
 //   - programs that convert between character sets: GCONV_PATH.
 //
