@@ -30,7 +30,7 @@ func Initramfs(ctx context.Context, st *store.Store, rootImage string, early *ro
 	if err != nil {
 		return "", false, err
 	}
-	key := store.Key("initramfs 1", rootSum, early.Key(), epoch.UTC().Format(time.RFC3339))
+	key := store.Key("initramfs 2", rootSum, early.Key(), epoch.UTC().Format(time.RFC3339))
 	dir, cached, err := st.Action(ctx, key, func(ctx context.Context, dir string) error {
 		w, err := os.Create(filepath.Join(dir, "initramfs.img"))
 		if err != nil {
@@ -52,7 +52,7 @@ func Initramfs(ctx context.Context, st *store.Store, rootImage string, early *ro
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(WriteCPIO(z, early, epoch), z.Close()); err != nil {
+		if err := errors.Join(writeDevices(z, epoch), WriteCPIO(z, early, epoch), z.Close()); err != nil {
 			return err
 		}
 		return errors.Join(pad(w), w.Close(), ctx.Err())
@@ -108,6 +108,35 @@ func WriteCPIO(w io.Writer, t *rootfs.Tree, mtime time.Time) error {
 		}
 	}
 	return cw.Close()
+}
+
+// devices are what PID 1 needs before it has mounted devtmpfs: descriptors 0 to
+// 2, which Go's runtime opens on /dev/null if the kernel found no console.
+var devices = []struct {
+	name         string
+	mode         uint32
+	major, minor uint32
+}{
+	{"dev", 0o040755, 0, 0},
+	{"dev/console", 0o020600, 5, 1},
+	{"dev/null", 0o020666, 1, 3},
+	{"TRAILER!!!", 0, 0, 0},
+}
+
+// writeDevices writes a small archive of its own, since the cpio library has no
+// field for a device's number. The format is that of cpio(5), "new ASCII".
+func writeDevices(w io.Writer, mtime time.Time) error {
+	for i, d := range devices {
+		header := fmt.Sprintf("070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%s\x00",
+			i+1, d.mode, 0, 0, 1, mtime.Unix(), 0, 0, 0, d.major, d.minor, len(d.name)+1, 0, d.name)
+		for len(header)%4 != 0 {
+			header += "\x00"
+		}
+		if _, err := io.WriteString(w, header); err != nil {
+			return fmt.Errorf("initramfs: /%s: %w", d.name, err)
+		}
+	}
+	return nil
 }
 
 func copyEntry(w io.Writer, e *rootfs.Entry) error {

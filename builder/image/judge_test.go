@@ -85,6 +85,28 @@ func TestCPIOJudgedByOthers(t *testing.T) {
 	}
 }
 
+// TestDevicesJudgedByOthers has GNU cpio and bsdcpio list the device nodes.
+func TestDevicesJudgedByOthers(t *testing.T) {
+	run := tools(t)
+	if run == nil {
+		return
+	}
+	var archive bytes.Buffer
+	if err := writeDevices(&archive, epoch); err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range []string{"cpio", "bsdcpio"} {
+		list := run(tool, "-itv")
+		list.Stdin = bytes.NewReader(archive.Bytes())
+		lines := strings.ReplaceAll(output(t, list), " ", "")
+		for _, want := range []string{"crw-------", "5,1", "crw-rw-rw-", "1,3", "drwxr-xr-x"} {
+			if !strings.Contains(lines, want) {
+				t.Errorf("%s: the listing lacks %q:\n%s", tool, want, lines)
+			}
+		}
+	}
+}
+
 // compare checks that a directory holds exactly the tree's entries and bytes.
 func compare(t *testing.T, tree *rootfs.Tree, dir string) {
 	t.Helper()

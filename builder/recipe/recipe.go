@@ -105,9 +105,10 @@ type Overlay struct {
 	Target string `yaml:"target,omitempty" json:"target,omitempty"`
 }
 
-// Dir is a directory made at boot.
+// Dir is a directory made at boot, or a symbolic link to one.
 type Dir struct {
 	Path string `yaml:"path" json:"path"`
+	Link string `yaml:"link,omitempty" json:"link,omitempty"`
 	Mode string `yaml:"mode,omitempty" json:"mode,omitempty" jsonschema:"pattern=^0[0-7]{3\\,4}$"` // octal, default 0755
 }
 

@@ -69,9 +69,7 @@ what changed. The archive's signature is verified on the way.`,
 					return err
 				}
 			} else {
-				for _, c := range changes {
-					fmt.Fprintln(cmd.OutOrStdout(), c)
-				}
+				lock.Print(cmd.OutOrStdout(), changes)
 			}
 			file := filepath.Join(o.Root, lock.FileName)
 			switch {

@@ -36,10 +36,11 @@ type Sysctl struct {
 	Optional bool   `json:"optional,omitempty"` // a kernel without it is fine
 }
 
-// Dir is a directory to make on a writable file system.
+// Dir is a directory to make on a writable file system, or a symbolic link.
 type Dir struct {
 	Path string      `json:"path"`
-	Mode os.FileMode `json:"mode"` // permission bits
+	Link string      `json:"link,omitempty"` // make a link to this instead
+	Mode os.FileMode `json:"mode"`           // permission bits
 }
 
 // Restart policies, as in a Pod's spec.restartPolicy.

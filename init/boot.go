@@ -1,0 +1,228 @@
+// Package boot is PID 1 of a node.
+//
+// This file is the boot, top to bottom. The kernel starts PID 1 in an initramfs
+// that holds a few modules and the root image. PID 1 mounts the image, makes it
+// the root, and sets up what the container runtime needs to start; everything
+// else happens while the runtime comes up. Then the kubelet is started, and PID 1
+// supervises, reaps and serves the system socket until somebody asks for the end
+// (package shutdown).
+//
+// A phase that fails says so on the console and the boot goes on: a node
+// without network or without a sysctl is of more use than none. Only the three
+// phases marked fatal cannot be done without; then the node goes the way of a
+// shutdown and reboots.
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"garboard.local/init/cgroup"
+	"garboard.local/init/modules"
+	"garboard.local/init/mounts"
+	"garboard.local/init/network"
+	"garboard.local/init/rootfs"
+	"garboard.local/init/settings"
+	"garboard.local/init/supervise"
+	"garboard.local/init/table"
+	"garboard.local/socket"
+)
+
+// phases is the boot. Each begins when those it comes after have ended, well or
+// badly; so what does not depend on another runs beside it.
+func (n *node) phases() []phase {
+	return []phase{
+		// In the initramfs.
+		{name: "early", do: n.early, fatal: true},
+		{name: "root", after: []string{"early"}, do: n.root, fatal: true},
+
+		// What the runtime needs.
+		{name: "table", after: []string{"root"}, do: n.readTable, fatal: true},
+		{name: "mounts", after: []string{"root"}, do: n.baseMounts},
+		{name: "overlay", after: []string{"root"}, do: n.loadOverlay},
+		{name: "cgroups", after: []string{"mounts", "table"}, do: n.cgroups},
+		{name: "etc", after: []string{"mounts", "overlay", "table"}, do: n.etc},
+		{name: "identity", after: []string{"etc"}, do: n.identity},
+		{name: "runtime", after: []string{"cgroups", "identity"}, do: n.startRuntime},
+
+		// Meanwhile.
+		{name: "socket", after: []string{"runtime"}, do: n.serveSocket},
+		{name: "pod logs", after: []string{"runtime"}, do: n.followPods},
+		{name: "more mounts", after: []string{"runtime"}, do: n.moreMounts},
+		{name: "modules", after: []string{"runtime"}, do: n.loadModules},
+		{name: "sysctls", after: []string{"modules"}, do: n.sysctls},
+		{name: "network", after: []string{"runtime"}, do: n.network},
+		{name: "power button", after: []string{"runtime"}, do: n.powerButton},
+		{name: "runtime ready", after: []string{"runtime"}, do: n.runtimeReady},
+
+		// What all of it is for. Modules and sysctls are for the pods, which the
+		// kubelet starts much later than the last of them is done.
+		{name: "services", after: []string{"runtime ready", "socket"}, do: n.startServices},
+	}
+}
+
+// early makes the console and the views of the kernel.
+func (n *node) early() error {
+	err := mounts.Make(n.sys, "/", mounts.Early())
+	n.openConsole()
+	return errors.Join(err, n.limits())
+}
+
+// root mounts the root image and makes it the root.
+func (n *node) root() error {
+	if !rootfs.InInitramfs() {
+		n.printf("no root image in an initramfs: this is the root already")
+		return nil
+	}
+	loading := rootfs.LoadModules("/modules", rootfs.Insert)
+	if err := rootfs.Mount(n.sys); err != nil {
+		return errors.Join(err, loading)
+	}
+	if loading != nil {
+		n.printf("modules of the initramfs: %v", loading)
+	}
+	return rootfs.Switch(n.sys)
+}
+
+// readTable reads what the node was decided to be.
+func (n *node) readTable() error {
+	t, err := table.Load(table.Path)
+	if err != nil {
+		return fmt.Errorf("the node table of this image: %w", err)
+	}
+	n.table = t
+	n.printf("node %s, built %s", t.Name, t.BuildTime.UTC().Format(time.RFC3339))
+	if to, ok := settings.ClockFloor(time.Now(), t.BuildTime); ok {
+		n.printf("clock: %s is before this image was built, set to %s", time.Now().UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339))
+		return setClock(to)
+	}
+	return nil
+}
+
+// baseMounts makes the file systems of a running node.
+func (n *node) baseMounts() error {
+	return errors.Join(mounts.Make(n.sys, "/", mounts.Base()), mounts.DevLinks("/"))
+}
+
+// cgroups gives PID 1 and each service a group of its own.
+func (n *node) cgroups() error {
+	var names []string
+	for _, s := range n.table.Services {
+		names = append(names, s.Name)
+	}
+	return n.groups.Setup(os.Getpid(), names)
+}
+
+// moreMounts makes those that nothing in the boot waits for.
+func (n *node) moreMounts() error { return mounts.Make(n.sys, "/", mounts.Later()) }
+
+// loadOverlay reads the list of modules and loads the one that /etc and the
+// runtime need; it costs as much time as all the mounts beside it.
+func (n *node) loadOverlay() error {
+	x, err := modules.OpenRunning()
+	if err != nil {
+		return err
+	}
+	n.modules = x
+	return x.Load("overlay")
+}
+
+// etc makes /etc writable and the directories of the table.
+func (n *node) etc() error {
+	var errs []error
+	for _, d := range []string{mounts.EtcUpper, mounts.EtcWork} {
+		errs = append(errs, os.MkdirAll(d, 0o755))
+	}
+	errs = append(errs, mounts.Make(n.sys, "/", mounts.EtcOverlay()), settings.Dirs("/", n.table.Dirs))
+	return errors.Join(errs...)
+}
+
+// identity sets the node's name and machine id and brings the loopback up:
+// quick, and the runtime asks for them.
+func (n *node) identity() error {
+	return errors.Join(n.setHostname(), machineID(), network.Loopback())
+}
+
+// startRuntime starts the container runtime before everything that can wait.
+func (n *node) startRuntime() error {
+	o := supervise.Options{Reaper: n.reaper, Printf: n.printf, LogDir: logDir, Guard: n.guard,
+		Cgroup: func(name string) (*os.File, error) { return n.groups.Open(cgroup.Service(name)) }}
+	if n.cmdline.Has(consoleParam, "services") {
+		o.Mirror = func(name, line string) { n.console.Guest("service/"+name, line) }
+	}
+	v := supervise.New(o, n.table.Services)
+	n.services.Store(v)
+	if rt := n.withRole(table.RoleRuntime); rt != "" {
+		v.Start(rt)
+	}
+	return nil
+}
+
+// serveSocket opens the system socket.
+func (n *node) serveSocket() error {
+	s := &socket.Server{Handler: handler{n}, Logf: n.printf,
+		KubeletPID: func() int { return n.services.Load().Pid(table.RoleKubelet) }}
+	err := errors.Join(s.Listen(socket.Root, socket.RootPath), s.Listen(socket.Restart, socket.RestartPath))
+	n.server.Store(s)
+	return err
+}
+
+// followPods shows the pods' lines on the console, if the command line asks for it.
+func (n *node) followPods() error {
+	if !n.cmdline.Has(consoleParam, "pods") {
+		return nil
+	}
+	return n.startFollower()
+}
+
+// loadModules loads the table's modules. One that is missing is reported; what
+// needs it will say more.
+func (n *node) loadModules() error {
+	if n.modules == nil {
+		return errors.New("the image has no modules for this kernel")
+	}
+	var errs []error
+	for _, m := range n.table.Modules {
+		if err := n.modules.Load(m); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (n *node) sysctls() error { return settings.Sysctls("/", n.table.Sysctls) }
+
+// network begins to keep the links configured; nobody waits for an address.
+func (n *node) network() error {
+	m := &network.Manager{Hostname: n.hostname, Printf: n.printf, Guard: n.guard}
+	n.background("network", m.Run)
+	return nil
+}
+
+// runtimeReady waits for the runtime, within a limit: a kubelet without one
+// keeps trying, and the console shows it.
+func (n *node) runtimeReady() error {
+	rt := n.withRole(table.RoleRuntime)
+	if rt == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, runtimeLimit)
+	defer cancel()
+	if !n.services.Load().WaitReady(ctx, rt) {
+		return fmt.Errorf("%s is not ready after %s, the kubelet is started anyway; see %s/%s.log", rt, runtimeLimit, logDir, rt)
+	}
+	return nil
+}
+
+// startServices starts the kubelet and whatever else the table holds.
+func (n *node) startServices() error {
+	for _, s := range n.table.Services {
+		if s.Role != table.RoleRuntime {
+			n.services.Load().Start(s.Name)
+		}
+	}
+	return nil
+}

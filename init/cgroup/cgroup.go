@@ -1,0 +1,137 @@
+// Package cgroup arranges the unified hierarchy: every controller is enabled
+// for the root's children (the kubelet makes /kubepods there), and PID 1 and
+// each service live in a group of their own, never in the root.
+package cgroup
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Groups below the root. Own holds no process itself: only its children do.
+const (
+	Own     = "garboard"
+	OwnInit = "garboard/init"
+	Pods    = "kubepods"
+)
+
+// Tree is a cgroup2 mount, normally at /sys/fs/cgroup.
+type Tree struct{ Root string }
+
+// Setup enables the controllers, makes the groups of PID 1 and of the services,
+// and moves PID 1 (pid) into its own.
+func (t Tree) Setup(pid int, services []string) error {
+	var errs []error
+	errs = append(errs, t.enable(""))
+	for _, g := range append([]string{Own, OwnInit}, groups(services)...) {
+		if err := os.MkdirAll(filepath.Join(t.Root, g), 0o755); err != nil {
+			errs = append(errs, err)
+		}
+		if g == Own {
+			errs = append(errs, t.enable(Own))
+		}
+	}
+	err := os.WriteFile(filepath.Join(t.Root, OwnInit, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("move pid %d into its group: %w", pid, err))
+	}
+	return errors.Join(errs...)
+}
+
+// Service is the group of the service called name.
+func Service(name string) string { return Own + "/" + name }
+
+func groups(services []string) []string {
+	out := make([]string, 0, len(services))
+	for _, s := range services {
+		out = append(out, Service(s))
+	}
+	return out
+}
+
+// enable turns on every controller of a group for its children, one by one if
+// the kernel refuses them together.
+func (t Tree) enable(group string) error {
+	dir := filepath.Join(t.Root, group)
+	b, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(dir, "cgroup.subtree_control")
+	names := strings.Fields(string(b))
+	if len(names) == 0 {
+		return nil
+	}
+	if os.WriteFile(file, []byte("+"+strings.Join(names, " +")), 0o644) == nil {
+		return nil
+	}
+	var errs []error
+	for _, n := range names {
+		if err := os.WriteFile(file, []byte("+"+n), 0o644); err != nil {
+			errs = append(errs, fmt.Errorf("enable controller %s: %w", n, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Open returns the directory of a group for clone3(2)'s CLONE_INTO_CGROUP.
+func (t Tree) Open(group string) (*os.File, error) { return os.Open(filepath.Join(t.Root, group)) }
+
+// Populated says whether any process is left in a group or below it. A group
+// that does not exist holds none.
+func (t Tree) Populated(group string) bool {
+	b, err := os.ReadFile(filepath.Join(t.Root, group, "cgroup.events"))
+	if err != nil {
+		return false
+	}
+	for line := range strings.SplitSeq(string(b), "\n") {
+		if line == "populated 1" {
+			return true
+		}
+	}
+	return false
+}
+
+// Procs returns the pids in a group and all groups below it.
+func (t Tree) Procs(group string) []int {
+	var pids []int
+	_ = filepath.WalkDir(filepath.Join(t.Root, group), func(p string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil // groups come and go while we walk
+		}
+		f, err := os.Open(filepath.Join(p, "cgroup.procs"))
+		if err != nil {
+			return nil
+		}
+		defer f.Close()
+		for sc := bufio.NewScanner(f); sc.Scan(); {
+			// 0 is a process of another pid namespace
+			if pid, err := strconv.Atoi(sc.Text()); err == nil && pid > 1 {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
+}
+
+// WaitEmpty waits until a group holds no process, or ctx ends; it says which.
+func (t Tree) WaitEmpty(ctx context.Context, group string) bool {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for t.Populated(group) {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
+}

@@ -1,0 +1,76 @@
+package cgroup
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+func write(t *testing.T, root, name, text string) {
+	t.Helper()
+	p := filepath.Join(root, name)
+	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, root, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestSetup(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "cgroup.controllers", "cpuset cpu io memory pids\n")
+	write(t, root, "garboard/cgroup.controllers", "cpuset cpu io memory pids\n")
+	if err := (Tree{root}).Setup(1, []string{"crio", "kubelet"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"cgroup.subtree_control":          "+cpuset +cpu +io +memory +pids",
+		"garboard/cgroup.subtree_control": "+cpuset +cpu +io +memory +pids",
+		"garboard/init/cgroup.procs":      "1",
+	} {
+		if got := read(t, root, name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	for _, g := range []string{"garboard/crio", "garboard/kubelet"} {
+		if st, err := os.Stat(filepath.Join(root, g)); err != nil || !st.IsDir() {
+			t.Errorf("%s was not made: %v", g, err)
+		}
+	}
+}
+
+func TestProcsAndPopulated(t *testing.T) {
+	root := t.TempDir()
+	tree := Tree{root}
+	if tree.Populated(Pods) || tree.Procs(Pods) != nil {
+		t.Error("a missing group holds processes")
+	}
+	write(t, root, "kubepods/cgroup.events", "populated 1\nfrozen 0\n")
+	write(t, root, "kubepods/cgroup.procs", "")
+	write(t, root, "kubepods/pod1/c/cgroup.procs", "17\n0\n1\n19\n")
+	if got := tree.Procs(Pods); !slices.Equal(got, []int{17, 19}) {
+		t.Errorf("got %v", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if tree.WaitEmpty(ctx, Pods) {
+		t.Error("a populated group counted as empty")
+	}
+	write(t, root, "kubepods/cgroup.events", "populated 0\nfrozen 0\n")
+	if !tree.WaitEmpty(t.Context(), Pods) {
+		t.Error("an empty group counted as populated")
+	}
+}

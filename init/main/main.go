@@ -1,0 +1,28 @@
+// Command init is PID 1 of a node, and by the name it is called with also
+// modprobe and pinns: one binary, one copy in memory.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	boot "garboard.local/init"
+	"garboard.local/init/modules"
+	"garboard.local/init/pinns"
+)
+
+func main() {
+	name := filepath.Base(os.Args[0])
+	switch {
+	case os.Getpid() == 1:
+		boot.Main()
+	case name == "modprobe":
+		os.Exit(modules.Modprobe(os.Args[1:], modules.OpenRunning, os.Stderr))
+	case name == "pinns":
+		os.Exit(pinns.Main(os.Args[1:], os.Stderr))
+	default:
+		fmt.Fprintf(os.Stderr, "%s: is PID 1 of a Garboard node; it runs as modprobe or pinns by that name, and as init only as process 1\n", name)
+		os.Exit(2)
+	}
+}

@@ -1,0 +1,149 @@
+package boot
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"garboard.local/init/power"
+)
+
+type record struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (r *record) printf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, fmt.Sprintf(format, args...))
+}
+
+func (r *record) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.lines, "\n")
+}
+
+func TestPhasesRunBesideOneAnother(t *testing.T) {
+	var rec record
+	met := make(chan struct{})
+	r := runner{printf: rec.printf, now: time.Now}
+	err := r.run([]phase{
+		{name: "a", do: func() error { return nil }},
+		{name: "b", after: []string{"a"}, do: func() error { met <- struct{}{}; return nil }},
+		{name: "c", after: []string{"a"}, do: func() error { <-met; return nil }},
+		{name: "d", after: []string{"b", "c"}, do: func() error { return errors.New("one\ntwo") }},
+		{name: "e", after: []string{"d"}, do: func() error { return nil }},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := rec.text()
+	for _, want := range []string{"phase a (1/5): done, 0s", "phase d (4/5): failed: one; two", "phase e (5/5): done"} {
+		if !strings.Contains(s, want) {
+			t.Errorf("no %q in\n%s", want, s)
+		}
+	}
+}
+
+func TestFatalPhaseEndsTheBoot(t *testing.T) {
+	var rec record
+	r := runner{printf: rec.printf, now: time.Now}
+	err := r.run([]phase{
+		{name: "a", do: func() error { panic("boom") }, fatal: true},
+		{name: "b", after: []string{"a"}, do: func() error { t.Error("b was begun"); return nil }},
+		{name: "c", after: []string{"b"}, do: func() error { t.Error("c was begun"); return nil }},
+		{name: "d", do: func() error { return nil }},
+	})
+	if err == nil || !strings.Contains(err.Error(), "phase a: panic: boom") {
+		t.Errorf("error %v", err)
+	}
+	if s := rec.text(); !strings.Contains(s, "phase d (4/4): done") {
+		t.Error(s)
+	}
+}
+
+func TestPhaseAfterUnknownPhase(t *testing.T) {
+	r := runner{printf: t.Logf, now: time.Now}
+	if err := r.run([]phase{{name: "a", after: []string{"b"}}}); err == nil {
+		t.Error("accepted")
+	}
+}
+
+// TestBootOrder holds the boot to what the design promises.
+func TestBootOrder(t *testing.T) {
+	list := (&node{}).phases()
+	needs := map[string][]string{} // with everything before it
+	for _, p := range list {
+		if needs[p.name] != nil {
+			t.Errorf("two phases are called %s", p.name)
+		}
+		all := []string{}
+		for _, a := range p.after {
+			if needs[a] == nil {
+				t.Fatalf("phase %s comes after %q, which is not before it", p.name, a)
+			}
+			all = append(append(all, a), needs[a]...)
+		}
+		needs[p.name] = all
+	}
+	for _, slow := range []string{"modules", "network", "sysctls", "socket"} {
+		if slices.Contains(needs["runtime"], slow) {
+			t.Errorf("the runtime waits for %s", slow)
+		}
+	}
+	if slices.Contains(needs["services"], "network") {
+		t.Error("the kubelet waits for the network")
+	}
+	for _, early := range []string{"runtime ready", "socket", "etc"} {
+		if !slices.Contains(needs["services"], early) {
+			t.Errorf("the kubelet does not wait for %s", early)
+		}
+	}
+}
+
+// TestDocs keeps docs/node.md in step with the lists it describes.
+func TestDocs(t *testing.T) {
+	b, err := os.ReadFile("../docs/node.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(b)
+	at := 0
+	for i, p := range (&node{}).phases() {
+		row := fmt.Sprintf("| %d | %s |", i+1, p.name)
+		j := strings.Index(doc, row)
+		if j < at {
+			t.Errorf("docs/node.md: no row %q in its place", row)
+			continue
+		}
+		at = j
+	}
+	for _, s := range power.Signals() {
+		name := map[power.Action]string{power.PowerOff: "power-off", power.Reboot: "reboot", power.Report: "report", power.None: "nothing"}[s.Action]
+		var row string
+		for line := range strings.SplitSeq(doc, "\n") {
+			if strings.Contains(line, "`"+signalName(s)+"`") {
+				row = line
+			}
+		}
+		if !strings.Contains(row, name) {
+			t.Errorf("docs/node.md: the row of %s is %q, want %q in it", signalName(s), row, name)
+		}
+	}
+	for _, f := range []string{logDir, "/etc/hosts", "/etc/resolv.conf", "/etc/machine-id", "garboard.hostname", consoleParam} {
+		if !strings.Contains(doc, f) {
+			t.Errorf("docs/node.md does not mention %s", f)
+		}
+	}
+}
+
+func signalName(s power.Signal) string {
+	return map[int]string{15: "SIGTERM", 12: "SIGUSR2", 30: "SIGPWR", 2: "SIGINT", 10: "SIGUSR1", 1: "SIGHUP"}[int(s.Signal)]
+}

@@ -1,0 +1,121 @@
+package settings
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"garboard.local/init/table"
+)
+
+func TestCmdline(t *testing.T) {
+	c := ParseCmdline("console=ttyS0 garboard.console=pods,services quiet x=\"a b\" garboard.hostname=a garboard.hostname=b\n")
+	if c["x"] != "a b" || c["garboard.hostname"] != "b" || !c.Has("garboard.console", "services") || c.Has("garboard.console", "pod") {
+		t.Errorf("got %q", c)
+	}
+	if _, ok := c["quiet"]; !ok {
+		t.Error("a word without value is lost")
+	}
+}
+
+func FuzzParseCmdline(f *testing.F) {
+	f.Add(`a="b c" d "`)
+	f.Fuzz(func(t *testing.T, s string) {
+		for k := range ParseCmdline(s) {
+			if strings.ContainsAny(k, "=\"") {
+				t.Errorf("key %q", k)
+			}
+		}
+	})
+}
+
+func TestSysctls(t *testing.T) {
+	root := t.TempDir()
+	for _, p := range []string{"net/ipv4/ip_forward", "net/ipv4/conf/eth0.1/forwarding"} {
+		full := filepath.Join(root, "proc/sys", p)
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(full, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := Sysctls(root, []table.Sysctl{
+		{Key: "net.ipv4.ip_forward", Value: "1"},
+		{Key: "net/ipv4/conf/eth0.1/forwarding", Value: "1"},
+		{Key: "net.ipv4.conf.eth0/1.forwarding", Value: "1"},
+		{Key: "vm.missing", Value: "1"},
+		{Key: "vm.optional", Value: "1", Optional: true},
+		{Key: "../../etc/passwd", Value: "x"},
+	})
+	if err == nil || strings.Count(err.Error(), "\n") != 1 || !strings.Contains(err.Error(), "vm.missing") || !strings.Contains(err.Error(), "passwd") {
+		t.Errorf("want two failures, got %v", err)
+	}
+	b, _ := os.ReadFile(filepath.Join(root, "proc/sys/net/ipv4/ip_forward"))
+	if string(b) != "1\n" {
+		t.Errorf("ip_forward = %q", b)
+	}
+	if _, err := os.Stat(filepath.Join(root, "proc/sys/vm")); err == nil {
+		t.Error("a key the kernel lacks was made up")
+	}
+}
+
+func TestDirs(t *testing.T) {
+	root := t.TempDir()
+	if err := Dirs(root, []table.Dir{{Path: "/var/lib/kubelet", Mode: 0o700}, {Path: "/var/tmp", Mode: 0o1777 | os.ModeSticky}}); err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(filepath.Join(root, "var/lib/kubelet"))
+	if err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("%v %v", st, err)
+	}
+}
+
+func TestHostname(t *testing.T) {
+	for _, tt := range []struct {
+		cmdline, etc, table, want string
+		complain                  bool
+	}{
+		{"a", "b", "c", "a", false},
+		{"", "# comment\n\nb\n", "c", "b", false},
+		{"", "", "c", "c", false},
+		{"", "", "", DefaultHostname, false},
+		{"Bad_Name", "b", "", "b", true},
+		{"-a", "a..b", strings.Repeat("x", 65), DefaultHostname, true},
+		{"node-1.example.com", "", "", "node-1.example.com", false},
+	} {
+		got, err := Hostname(tt.cmdline, tt.etc, tt.table)
+		if got != tt.want || (err != nil) != tt.complain {
+			t.Errorf("%+v: got %q, %v", tt, got, err)
+		}
+	}
+}
+
+func TestMachineID(t *testing.T) {
+	got, err := MachineID("7B4A1E8C-0F0D-4B43-9C3C-5A9D0B0C7E11\n")
+	if err != nil || got != "7b4a1e8c0f0d4b439c3c5a9d0b0c7e11\n" {
+		t.Errorf("%q %v", got, err)
+	}
+	for _, bad := range []string{"", "Not Settable", "00000000-0000-0000-0000-000000000000"} {
+		got, err := MachineID(bad)
+		if err != nil || !regexp.MustCompile(`^[0-9a-f]{12}4[0-9a-f]{19}\n$`).MatchString(got) {
+			t.Errorf("%q: %q %v", bad, got, err)
+		}
+	}
+}
+
+func TestClockFloor(t *testing.T) {
+	built := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	if to, ok := ClockFloor(time.Unix(0, 0), built); !ok || !to.Equal(built) {
+		t.Error("a clock in 1970 may stay")
+	}
+	if _, ok := ClockFloor(built.Add(time.Second), built); ok {
+		t.Error("a right clock is set back")
+	}
+	if _, ok := ClockFloor(time.Unix(0, 0), time.Time{}); ok {
+		t.Error("no build time is no floor")
+	}
+}

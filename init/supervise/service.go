@@ -1,0 +1,304 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"garboard.local/init/table"
+)
+
+// What a service gets unless its own environment says otherwise.
+const (
+	defaultPath = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
+	defaultHome = "HOME=/root"
+)
+
+// Back-off between a service's death and its next start: 1s, 2s, 4s ... 30s,
+// and 1s again after it has run for stable.
+const (
+	backoffFirst = time.Second
+	backoffMax   = 30 * time.Second
+	stable       = 60 * time.Second
+)
+
+// Timing is the back-off; tests make it short.
+type Timing struct{ First, Max, Stable time.Duration }
+
+// State is where a service is in its life.
+type State int
+
+// The states of a service.
+const (
+	Waiting  State = iota // for what it comes after, or not begun
+	Starting              // runs, not ready yet
+	Ready                 // runs and is ready
+	BackOff               // has died and waits to be started again
+	Ended                 // will not be started again
+)
+
+func (s State) String() string {
+	return [...]string{"waiting", "starting", "ready", "in back-off", "ended"}[s]
+}
+
+// service is one entry of the table and its life. Its goroutine is life().
+type service struct {
+	table.Service
+	sup *Supervisor
+	log *Log
+
+	kick chan struct{} // ends a back-off early; holds one
+
+	mu      sync.Mutex
+	state   State
+	changed chan struct{} // closed and replaced with each change of state
+	proc    *Process
+	asked   bool // the next exit was asked for: no back-off; another request adds nothing
+	final   bool // the node shuts down: not to be started again ...
+	once    bool // ... but for this one time
+}
+
+func (s *service) set(st State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = st
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *service) get() (State, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state, s.changed
+}
+
+// wait waits until the state satisfies ok; false if ctx ended first.
+func (s *service) wait(ctx context.Context, ok func(State) bool) bool {
+	for {
+		st, ch := s.get()
+		if ok(st) {
+			return true
+		}
+		select {
+		case <-ch:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// life starts the service again and again until it has ended for good.
+func (s *service) life(ctx context.Context) {
+	defer s.set(Ended)
+	s.waitAfter()
+	delay := s.sup.timing.First
+	for ctx.Err() == nil {
+		began := time.Now()
+		how, asked := s.run(ctx)
+		switch {
+		case s.isFinal() || ctx.Err() != nil:
+			s.sup.printf("service %s: ended: %s", s.Name, how)
+			return
+		case asked:
+			s.sup.printf("service %s: ended as asked: %s", s.Name, how)
+			delay = s.sup.timing.First
+			continue // at once
+		case s.Restart == table.RestartNever, s.Restart == table.RestartOnFailure && how.ok:
+			s.sup.printf("service %s: exited: %s", s.Name, how)
+			return
+		}
+		if time.Since(began) >= s.sup.timing.Stable {
+			delay = s.sup.timing.First
+		}
+		select {
+		case <-s.kick: // meant for an earlier back-off
+		default:
+		}
+		s.set(BackOff)
+		s.sup.printf("service %s: exited: %s, restart in %s", s.Name, how, delay)
+		if s.log != nil {
+			for _, line := range s.log.Tail() {
+				s.sup.printf("service %s: said: %s", s.Name, line)
+			}
+		}
+		s.pause(ctx, delay)
+		delay = min(2*delay, s.sup.timing.Max)
+	}
+}
+
+func (s *service) pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.kick:
+	case <-ctx.Done():
+	}
+}
+
+func (s *service) isFinal() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.final && !s.once
+}
+
+// waitAfter waits for the services this one comes after, within its limit.
+func (s *service) waitAfter() {
+	if len(s.After) == 0 || s.WaitSeconds <= 0 {
+		return
+	}
+	wctx, cancel := context.WithTimeout(s.sup.starting, time.Duration(s.WaitSeconds)*time.Second)
+	defer cancel()
+	for _, name := range s.After {
+		o := s.sup.byName(name)
+		if o == nil {
+			continue
+		}
+		if !o.wait(wctx, func(st State) bool { return st == Ready || st == Ended }) && s.sup.starting.Err() == nil {
+			s.sup.printf("service %s: %s is not ready after %ds, started anyway", s.Name, name, s.WaitSeconds)
+		}
+	}
+}
+
+// exit is how a run ended.
+type exit struct {
+	text string
+	ok   bool
+}
+
+func (e exit) String() string { return e.text }
+
+// run is one run of the service, from start to death.
+func (s *service) run(ctx context.Context) (exit, bool) {
+	began := time.Now()
+	p, err := s.start()
+	if err != nil {
+		return exit{text: err.Error()}, false
+	}
+	s.sup.printf("service %s: started, pid %d", s.Name, p.Pid)
+	s.set(Starting)
+	rctx, cancel := context.WithCancel(ctx)
+	probed := make(chan struct{})
+	go func() {
+		defer close(probed)
+		defer s.sup.guard("readiness of " + s.Name)
+		s.becomeReady(rctx, p, began)
+	}()
+	<-p.Done()
+	cancel()
+	<-probed
+	s.mu.Lock()
+	asked := s.asked
+	s.asked, s.proc = false, nil
+	s.mu.Unlock()
+	s.set(Waiting)
+	ws := p.Status()
+	return exit{Describe(ws), ws.Exited() && ws.ExitStatus() == 0}, asked
+}
+
+func (s *service) start() (*Process, error) {
+	env := slices.Clone(s.Env)
+	for _, d := range []string{defaultPath, defaultHome} {
+		name, _, _ := strings.Cut(d, "=")
+		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+			env = append(env, d)
+		}
+	}
+	spec := Spec{Argv: s.Command, Env: env, Dir: s.Dir, Output: -1, Cgroup: -1}
+	if s.log != nil {
+		spec.Output = s.log.write
+	}
+	if s.sup.cgroup != nil {
+		d, err := s.sup.cgroup(s.Name)
+		if err != nil {
+			return nil, fmt.Errorf("cgroup: %w", err)
+		}
+		defer d.Close()
+		spec.Cgroup = int(d.Fd())
+	}
+	// The lock is held over the start: who asks for the pid meanwhile (the
+	// system socket, for a kubelet that connects at once) gets the new one.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.final && !s.once {
+		return nil, errors.New("not started, the node shuts down")
+	}
+	s.once = false
+	p, err := s.sup.reaper.Start(spec)
+	if err != nil {
+		return nil, err
+	}
+	s.proc = p
+	if s.OOMScoreAdj != 0 {
+		f := s.sup.root + "/proc/" + strconv.Itoa(p.Pid) + "/oom_score_adj"
+		if err := os.WriteFile(f, []byte(strconv.Itoa(s.OOMScoreAdj)), 0o644); err != nil {
+			s.sup.printf("service %s: oom_score_adj: %v", s.Name, err)
+		}
+	}
+	return p, nil
+}
+
+func (s *service) becomeReady(ctx context.Context, p *Process, began time.Time) {
+	if s.Service.Ready != nil {
+		tick := time.NewTicker(millis(s.Service.Ready.PeriodMillis, defaultPeriod))
+		defer tick.Stop()
+		for s.sup.reaper.probe(ctx, s.Service.Ready) != nil {
+			select {
+			case <-tick.C:
+			case <-p.Done():
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+	select {
+	case <-p.Done():
+		return
+	default:
+	}
+	s.set(Ready)
+	s.sup.printf("service %s: ready, %s", s.Name, time.Since(began).Round(10*time.Millisecond))
+}
+
+// stop ends the run that is now: SIGTERM, then after grace (or when ctx ends)
+// SIGKILL. It says whether SIGKILL was needed.
+func (s *service) stop(ctx context.Context, why string, grace time.Duration) (killed bool) {
+	s.mu.Lock()
+	p := s.proc
+	s.mu.Unlock()
+	if p == nil || p.Signal(unix.SIGTERM) != nil {
+		return false
+	}
+	s.sup.printf("service %s: %s, SIGTERM, at most %s", s.Name, why, grace)
+	t := time.NewTimer(grace)
+	defer t.Stop()
+	select {
+	case <-p.Done():
+		return false
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	if p.Signal(unix.SIGKILL) != nil {
+		return false
+	}
+	s.sup.printf("service %s: still there, SIGKILL", s.Name)
+	k := time.NewTimer(killWait)
+	defer k.Stop()
+	select {
+	case <-p.Done():
+	case <-k.C: // in the kernel, where not even SIGKILL reaches it
+		s.sup.printf("service %s: pid %d does not die", s.Name, p.Pid)
+	}
+	return true
+}
+
+const killWait = 2 * time.Second

@@ -1,0 +1,385 @@
+package supervise
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"garboard.local/init/table"
+)
+
+// The reaper takes every child's status, so these tests run it in a process of
+// its own: this same binary, re-executed as a child subreaper. A test named in
+// child runs there.
+const childEnv = "GARBOARD_SUPERVISE_CHILD"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv("GARBOARD_SUPERVISE_ROLE") {
+	case "orphans": // start n children that outlive us by a moment, then die
+		for range 200 {
+			c := exec.Command("/bin/sleep", "0.2")
+			c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+			if err := c.Start(); err != nil {
+				os.Exit(99)
+			}
+		}
+		os.Exit(7)
+	}
+	os.Exit(m.Run())
+}
+
+// inChild runs the calling test in a child; it says true there.
+func inChild(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(childEnv) == t.Name() {
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		return true
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	c := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
+	c.Env = append(os.Environ(), childEnv+"="+t.Name())
+	out, err := c.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return false
+}
+
+func reaper(t *testing.T) *Reaper {
+	r := NewReaper()
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() { r.Run(stop); close(done) }()
+	t.Cleanup(func() { close(stop); <-done })
+	return r
+}
+
+func start(t *testing.T, r *Reaper, env string, argv ...string) *Process {
+	t.Helper()
+	p, err := r.Start(Spec{Argv: argv, Output: -1, Cgroup: -1, Env: append(os.Environ(), env)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestStatusesAreRightWhenHundredsOfOrphansDie(t *testing.T) {
+	if !inChild(t) {
+		return
+	}
+	r := reaper(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parents := []*Process{
+		start(t, r, "GARBOARD_SUPERVISE_ROLE=orphans", self),
+		start(t, r, "GARBOARD_SUPERVISE_ROLE=orphans", self),
+	}
+	for range 5 {
+		var procs []*Process
+		for i := range 40 {
+			procs = append(procs, start(t, r, "", "/bin/sh", "-c", fmt.Sprintf("exit %d", i)))
+		}
+		for i, p := range procs {
+			<-p.Done()
+			if ws := p.Status(); !ws.Exited() || ws.ExitStatus() != i {
+				t.Errorf("process %d: %s", i, Describe(ws))
+			}
+		}
+	}
+	for _, p := range parents {
+		<-p.Done()
+		if p.Status().ExitStatus() != 7 {
+			t.Errorf("parent: %s", Describe(p.Status()))
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if !r.WaitChildless(ctx) {
+		t.Fatal("children left")
+	}
+	if r.Orphans() != 400 {
+		t.Errorf("%d orphans reaped, want 400", r.Orphans())
+	}
+	if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
+		t.Errorf("wait: %v, want no child left", err)
+	}
+}
+
+func TestFailedStartIsNoZombieAndNoProcess(t *testing.T) {
+	if !inChild(t) {
+		return
+	}
+	r := reaper(t)
+	for range 20 {
+		if _, err := r.Start(Spec{Argv: []string{"/no/such/program"}, Output: -1, Cgroup: -1}); err == nil {
+			t.Fatal("started nothing")
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if !r.WaitChildless(ctx) || r.Orphans() != 0 {
+		t.Errorf("a failed start left something behind: %d", r.Orphans())
+	}
+}
+
+func TestChildHasNothingOfOurs(t *testing.T) {
+	if !inChild(t) {
+		return
+	}
+	for fd := 3; fd < 1024; fd++ { // what this test process got from whoever runs it; the kernel gives PID 1 three
+		unix.CloseOnExec(fd)
+	}
+	r := reaper(t)
+	f, err := os.Open("/dev/null") // close-on-exec, as Go opens everything
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	dir := t.TempDir()
+	log, err := OpenLog(dir, "x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.Start(Spec{Argv: []string{"/bin/sh", "-c", "ls -m /proc/self/fd | tr -d ' '; ps -o sid= -p $$; echo $$; grep Sig[BI] /proc/$$/status"},
+		Output: log.write, Cgroup: -1, Env: []string{defaultPath}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, _ := os.ReadFile(filepath.Join(dir, "x.log"))
+	f2 := strings.Fields(string(b))
+	if len(f2) < 7 || f2[0] != "0,1,2,3" || f2[1] != f2[2] { // 3 is the directory that ls reads
+		t.Errorf("want descriptors 0 to 2 and a session of its own:\n%s", b)
+	}
+	if !strings.Contains(string(b), "SigBlk:\t0000000000000000") {
+		t.Errorf("signals blocked:\n%s", b)
+	}
+}
+
+// lines collects what is printed.
+type lines struct {
+	mu sync.Mutex
+	l  []string
+	t  *testing.T
+}
+
+func (l *lines) printf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.l = append(l.l, fmt.Sprintf(format, args...))
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.l, "\n")
+}
+
+func (l *lines) waitFor(want string, n int) {
+	l.t.Helper()
+	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if strings.Count(l.text(), want) >= n {
+			return
+		}
+	}
+	l.t.Fatalf("%q did not come %d times:\n%s", want, n, l.text())
+}
+
+func supervisor(t *testing.T, services ...table.Service) (*Supervisor, *lines) {
+	l := &lines{t: t}
+	v := New(Options{Reaper: reaper(t), Printf: l.printf, LogDir: t.TempDir(),
+		Timing: Timing{50 * time.Millisecond, 200 * time.Millisecond, time.Hour}}, services)
+	t.Cleanup(func() {
+		if err := v.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return v, l
+}
+
+func sh(name, role, script string) table.Service {
+	return table.Service{Name: name, Role: role, Command: []string{"/bin/sh", "-c", script},
+		Restart: table.RestartAlways, GraceSeconds: 2}
+}
+
+func TestBackOffGrowsAndTailIsShown(t *testing.T) {
+	if !inChild(t) {
+		return
+	}
+	v, l := supervisor(t, sh("a", "", "echo last words; exit 3"))
+	v.Start("a")
+	l.waitFor("exited: exit status 3, restart in 200ms", 2)
+	s := l.text()
+	for _, want := range []string{"restart in 50ms", "restart in 100ms", "service a: said: last words", "service a: started, pid "} {
+		if !strings.Contains(s, want) {
+			t.Errorf("no %q in\n%s", want, s)
+		}
+	}
+}
+
+func TestMissingProgramBacksOff(t *testing.T) {
+	if !inChild(t) {
+		return
+	}
+	s := sh("a", "", "")
+	s.Command = []string{"/no/such"}
+	v, l := supervisor(t, s)
+	v.Start("a")
+	l.waitFor("no such file or directory, restart in", 2)
+}
+
+func TestRestartPolicies(t *testing.T) {
+	if !inChild(t) {
+		return
+	}
+	never, onFailure, failing := sh("never", "", "exit 1"), sh("done", "", "exit 0"), sh("failing", "", "exit 1")
+	never.Restart, onFailure.Restart, failing.Restart = table.RestartNever, table.RestartOnFailure, table.RestartOnFailure
+	v, l := supervisor(t, never, onFailure, failing)
+	for _, n := range []string{"never", "done", "failing"} {
+		v.Start(n)
+	}
+	l.waitFor("service failing: exited: exit status 1, restart", 2)
+	for _, n := range []string{"never", "done"} {
+		if strings.Count(l.text(), "service "+n+": started") != 1 {
+			t.Errorf("%s was started again:\n%s", n, l.text())
+		}
+	}
+}
+
+func TestReadyAfterAndRestart(t *testing.T) {
+	if !inChild(t) {
+		return
+	}
+	sock := filepath.Join(t.TempDir(), "s")
+	a := sh("rt", table.RoleRuntime, "sleep 1000")
+	a.Command = []string{"/bin/sleep", "1000"}
+	a.Ready = &table.Probe{Unix: sock, PeriodMillis: 20, TimeoutMillis: 500}
+	b := sh("k", table.RoleKubelet, "")
+	b.Command, b.After, b.WaitSeconds = []string{"/bin/sleep", "1000"}, []string{"rt"}, 30
+	b.Ready = &table.Probe{Exec: []string{"/bin/true"}, PeriodMillis: 20, TimeoutMillis: 500}
+	v, l := supervisor(t, a, b)
+	v.Start("rt")
+	v.Start("k")
+	l.waitFor("service rt: started", 1)
+	time.Sleep(100 * time.Millisecond)
+	if v.Pid(table.RoleKubelet) != 0 {
+		t.Error("k started before rt was ready")
+	}
+	ln, err := net.Listen("unix", sock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	l.waitFor("service k: ready", 1)
+	old := v.Pid(table.RoleKubelet)
+	if err := v.Restart(table.RoleKubelet, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Restart(table.RoleKubelet, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	l.waitFor("service k: ready", 2)
+	if now := v.Pid(table.RoleKubelet); now == old || now == 0 {
+		t.Errorf("pid %d, was %d", now, old)
+	}
+	if n := strings.Count(l.text(), "ended as asked: signal: terminated"); n != 1 {
+		t.Errorf("%d runs ended, want 1:\n%s", n, l.text())
+	}
+}
+
+func TestSIGKILLAfterGrace(t *testing.T) {
+	if !inChild(t) {
+		return
+	}
+	s := sh("a", "", "trap '' TERM; echo up; while :; do sleep 0.1; done")
+	s.GraceSeconds = 1
+	v, l := supervisor(t, s)
+	v.Start("a")
+	l.waitFor("ready", 1)
+	time.Sleep(200 * time.Millisecond) // the trap is set by then
+	v.NoMoreRestarts()
+	began := time.Now()
+	killed := v.Stop(t.Context(), "")
+	if !killed {
+		t.Error("killed, but not told so")
+	}
+	if d := time.Since(began); d < 900*time.Millisecond || d > 5*time.Second {
+		t.Errorf("took %s", d)
+	}
+	l.waitFor("service a: ended: signal: killed", 1)
+}
+
+func TestKubeletInBackOffIsStartedOnceMoreAtShutdown(t *testing.T) {
+	if !inChild(t) {
+		return
+	}
+	mark := filepath.Join(t.TempDir(), "m")
+	k := sh("k", table.RoleKubelet, "test -e "+mark+" || { touch "+mark+"; exit 1; }; exec sleep 1000")
+	o := sh("o", "", "exit 1")
+	v, l := supervisor(t, k, o)
+	v.timing = Timing{time.Hour, time.Hour, time.Hour}
+	v.Start("k")
+	v.Start("o")
+	l.waitFor("restart in 1h", 2)
+	v.NoMoreRestarts()
+	l.waitFor("service k: started", 2)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if !v.Alive(table.RoleKubelet) || v.Stop(ctx, table.RoleKubelet) {
+		t.Error("not alive, or had to be killed")
+	}
+	if !v.RoleEnded(ctx, table.RoleKubelet) {
+		t.Error("the kubelet's life goes on")
+	}
+	if n := strings.Count(l.text(), "service o: started"); n != 1 {
+		t.Errorf("o was started %d times", n)
+	}
+	if n := strings.Count(l.text(), "service k: started"); n != 2 {
+		t.Errorf("k was started %d times", n)
+	}
+}
+
+func TestLogRotates(t *testing.T) {
+	dir := t.TempDir()
+	var got []string
+	l, err := OpenLog(dir, "x", func(s string) { got = append(got, s) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.cap = 100
+	for i := range 30 {
+		l.put(fmt.Appendf(nil, "line %02d\n", i))
+	}
+	l.put(bytes.Repeat([]byte("z"), 3*lineCap))
+	tail := l.Tail()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(tail) != tailLen && len(tail) != tailLen+1 {
+		t.Errorf("tail of %d lines", len(tail))
+	}
+	if got[0] != "line 00" || len(got) < 32 {
+		t.Errorf("mirror got %d lines", len(got))
+	}
+	if _, err := os.Stat(filepath.Join(dir, "x.log.1")); err != nil {
+		t.Error(err)
+	}
+}

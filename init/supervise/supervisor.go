@@ -1,0 +1,277 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"garboard.local/init/table"
+)
+
+// Options are what a Supervisor needs from its surroundings.
+type Options struct {
+	Reaper *Reaper
+	Printf func(format string, args ...any)
+	Root   string                              // "" on a node
+	LogDir string                              // /var/log/garboard
+	Mirror func(service, line string)          // may be nil: gets each line the services write
+	Cgroup func(name string) (*os.File, error) // may be nil: directory of the service's cgroup
+	Timing Timing                              // zero = the node's
+	Guard  func(who string)                    // deferred in every goroutine to recover a panic; may be nil
+}
+
+// Supervisor runs the table's services.
+type Supervisor struct {
+	reaper   *Reaper
+	printf   func(format string, args ...any)
+	root     string
+	cgroup   func(name string) (*os.File, error)
+	timing   Timing
+	guard    func(who string)
+	services []*service
+	wg       sync.WaitGroup
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	starting context.Context // ends with NoMoreRestarts
+	settled  context.CancelFunc
+}
+
+// New prepares the services; none is started.
+func New(o Options, list []table.Service) *Supervisor {
+	v := &Supervisor{reaper: o.Reaper, printf: o.Printf, root: o.Root, cgroup: o.Cgroup, timing: o.Timing, guard: o.Guard}
+	if v.timing == (Timing{}) {
+		v.timing = Timing{backoffFirst, backoffMax, stable}
+	}
+	if v.guard == nil {
+		v.guard = func(string) {}
+	}
+	v.ctx, v.cancel = context.WithCancel(context.Background())
+	v.starting, v.settled = context.WithCancel(v.ctx)
+	for _, t := range list {
+		s := &service{Service: t, sup: v, kick: make(chan struct{}, 1), changed: make(chan struct{})}
+		var line func(string)
+		if o.Mirror != nil {
+			line = func(text string) { o.Mirror(t.Name, text) }
+		}
+		log, err := OpenLog(o.LogDir, t.Name, line)
+		if err != nil {
+			v.printf("service %s: its output is not kept: %v", t.Name, err)
+		}
+		s.log = log
+		v.services = append(v.services, s)
+	}
+	return v
+}
+
+// Start begins the life of the named service.
+func (v *Supervisor) Start(name string) {
+	s := v.byName(name)
+	if s == nil {
+		return
+	}
+	v.wg.Add(1)
+	go func() {
+		defer v.wg.Done()
+		defer v.guard("service " + name)
+		s.life(v.ctx)
+	}()
+}
+
+// WaitReady waits until the named service is ready; false if it has ended for
+// good or ctx ended first.
+func (v *Supervisor) WaitReady(ctx context.Context, name string) bool {
+	s := v.byName(name)
+	if s == nil || !s.wait(ctx, func(st State) bool { return st == Ready || st == Ended }) {
+		return false
+	}
+	st, _ := s.get()
+	return st == Ready
+}
+
+func (v *Supervisor) byName(name string) *service {
+	for _, s := range v.services {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+func (v *Supervisor) byRole(role string) *service {
+	for _, s := range v.services {
+		if s.Role == role {
+			return s
+		}
+	}
+	return nil
+}
+
+// Pid is the pid of the service with a role, or 0 if it does not run.
+func (v *Supervisor) Pid(role string) int {
+	s := v.byRole(role)
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil {
+		return 0
+	}
+	select {
+	case <-s.proc.Done():
+		return 0 // reaped, if not yet noticed
+	default:
+		return s.proc.Pid
+	}
+}
+
+// RoleEnded waits until the service with a role has no process and will get
+// none, or ctx ends.
+func (v *Supervisor) RoleEnded(ctx context.Context, role string) bool {
+	s := v.byRole(role)
+	return s == nil || s.wait(ctx, func(st State) bool { return st == Ended })
+}
+
+// States tells of each service, for the console.
+func (v *Supervisor) States() []string {
+	var out []string
+	for _, s := range v.services {
+		s.mu.Lock()
+		text := fmt.Sprintf("%s: %s", s.Name, s.state)
+		if s.proc != nil {
+			text += fmt.Sprintf(", pid %d", s.proc.Pid)
+		}
+		s.mu.Unlock()
+		out = append(out, text)
+	}
+	return out
+}
+
+// Restart ends the service with a role and starts it again, in the background.
+// A service in back-off is started at once. While a restart is under way
+// another request adds nothing.
+func (v *Supervisor) Restart(role, who string) error {
+	s := v.byRole(role)
+	if s == nil {
+		return fmt.Errorf("restart asked for by %s: no service of this node is the %s", who, role)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.final:
+		return fmt.Errorf("restart of %s asked for by %s: the node shuts down", s.Name, who)
+	case s.asked:
+		v.printf("service %s: restart asked for by %s: one is under way already", s.Name, who)
+		return nil
+	case s.state == BackOff:
+		v.printf("service %s: restart asked for by %s: back-off cut short", s.Name, who)
+		s.wake()
+		return nil
+	case s.proc == nil:
+		v.printf("service %s: restart asked for by %s: is about to start anyway", s.Name, who)
+		return nil
+	}
+	s.asked = true
+	v.wg.Add(1)
+	go func() {
+		defer v.wg.Done()
+		defer v.guard("restart of " + s.Name)
+		s.stop(v.ctx, "restart asked for by "+who, grace(s.GraceSeconds))
+	}()
+	return nil
+}
+
+func (s *service) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+func grace(seconds int) time.Duration { return time.Duration(seconds) * time.Second }
+
+// NoMoreRestarts is the beginning of a shutdown: what dies from now on stays
+// dead. Only a kubelet in back-off is started once more, at once, because it
+// alone can end its pods by their own grace.
+func (v *Supervisor) NoMoreRestarts() {
+	v.settled()
+	for _, s := range v.services {
+		s.mu.Lock()
+		s.final = true
+		s.once = s.state == BackOff && s.Role == table.RoleKubelet
+		s.mu.Unlock()
+		s.wake()
+	}
+}
+
+// Stop ends the service with a role by its grace, which the end of ctx cuts
+// short, and returns when it is dead or cannot be killed; it says whether
+// SIGKILL was needed. The role "" means every service without one.
+func (v *Supervisor) Stop(ctx context.Context, role string) (killed bool) {
+	var wg sync.WaitGroup
+	var any atomic.Bool
+	for _, s := range v.services {
+		if s.Role != role {
+			continue
+		}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			defer v.guard("stop of " + s.Name)
+			if s.stop(ctx, "stopped", grace(s.GraceSeconds)) {
+				any.Store(true)
+			}
+		}()
+	}
+	wg.Wait()
+	return any.Load()
+}
+
+// Alive says whether the service with a role has a process or is about to get
+// one: in a shutdown, whether it can still be waited for.
+func (v *Supervisor) Alive(role string) bool {
+	s := v.byRole(role)
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc != nil || s.once
+}
+
+// Close ends everything that is left, and the logs. It is for the end of a
+// shutdown, after the services were stopped, and has a ceiling of its own.
+func (v *Supervisor) Close() error {
+	v.cancel()
+	for _, s := range v.services {
+		s.mu.Lock()
+		p := s.proc
+		s.final, s.once = true, false
+		s.mu.Unlock()
+		if p != nil {
+			_ = p.Signal(unix.SIGKILL)
+		}
+	}
+	done := make(chan struct{})
+	go func() { v.wg.Wait(); close(done) }()
+	t := time.NewTimer(killWait)
+	defer t.Stop()
+	var err error
+	select {
+	case <-done:
+	case <-t.C:
+		err = errors.New("services: a process does not die")
+	}
+	for _, s := range v.services {
+		if s.log != nil {
+			err = errors.Join(err, s.log.Close())
+		}
+	}
+	return err
+}
