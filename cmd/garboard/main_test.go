@@ -71,3 +71,15 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 		}
 	}
 }
+
+// TestExitStatus: scripts tell a wrong command line (2) from a failure (1).
+func TestExitStatus(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want int
+	}{{"version", 0}, {"buidl", 2}, {"build", 2}, {"build --arch vax x.yaml", 2}, {"build missing.yaml", 1}, {"inspect /nonexistent", 1}} {
+		if got := Main(strings.Fields("-C " + t.TempDir() + " -q " + c.args)); got != c.want {
+			t.Errorf("garboard %s: exit status %d, want %d", c.args, got, c.want)
+		}
+	}
+}

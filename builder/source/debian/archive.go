@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -204,11 +205,15 @@ func (a *Archive) Fetch(ctx context.Context, p Package) (path string, err error)
 // FetchAll fetches several packages, some at a time. It goes on when packages
 // are gone, so that the error (see Gone) names all of them; any other error ends it.
 func (a *Archive) FetchAll(ctx context.Context, ps []Package) error {
+	missing := slices.DeleteFunc(slices.Clone(ps), func(p Package) bool { return a.Store.Has(p.SHA256) })
+	if n := len(ps) - len(missing); n > 0 {
+		a.Progress.Start("fetch", fmt.Sprintf("%d Debian packages", n), 0).Cached()
+	}
 	var mu sync.Mutex
 	var gone []error
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(a.Parallel)
-	for _, p := range ps {
+	for _, p := range missing {
 		g.Go(func() error {
 			_, err := a.Fetch(ctx, p)
 			var e *GoneError
