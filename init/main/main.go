@@ -18,7 +18,7 @@ func main() {
 	case os.Getpid() == 1:
 		boot.Main()
 	case name == "modprobe":
-		os.Exit(modules.Modprobe(os.Args[1:], modules.OpenRunning, os.Stderr))
+		os.Exit(modules.Modprobe(os.Args[1:], modules.OpenRunning, os.Stderr, modules.Kmsg()))
 	case name == "pinns":
 		os.Exit(pinns.Main(os.Args[1:], os.Stderr))
 	default:

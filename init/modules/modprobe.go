@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +26,10 @@ func Dir(root string) (string, error) {
 // and CNI plugins start as "modprobe NAME". It returns the exit status of
 // modprobe(8): 0 loaded or built in, 1 anything else. Modules come from the
 // read-only image alone: no option names another directory, none removes.
-func Modprobe(args []string, open func() (*Index, error), stderr io.Writer) int {
+//
+// log is told what was asked for and what came of it, at debug priority: the
+// list of a boot is what kernel.load in a recipe can spare (docs/benchmarks.md).
+func Modprobe(args []string, open func() (*Index, error), stderr, log io.Writer) int {
 	quiet, all, dry := false, false, false
 	var names []string
 	for i, a := range args {
@@ -77,7 +82,9 @@ func Modprobe(args []string, open func() (*Index, error), stderr io.Writer) int 
 		if dry {
 			_, err = x.resolve(n)
 		} else {
+			began := time.Now()
 			err = x.Load(n)
+			fmt.Fprintf(log, "<7>garboard: modprobe %s: %v, %s\n", n, outcome(err), time.Since(began).Round(time.Millisecond))
 		}
 		if err != nil {
 			status = 1
@@ -89,6 +96,15 @@ func Modprobe(args []string, open func() (*Index, error), stderr io.Writer) int 
 	return status
 }
 
+// Kmsg is the kernel's log, or nowhere if it cannot be opened.
+func Kmsg() io.Writer {
+	f, err := os.OpenFile("/dev/kmsg", os.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return io.Discard
+	}
+	return f
+}
+
 // OpenRunning opens the index of the running kernel.
 func OpenRunning() (*Index, error) {
 	dir, err := Dir("/")
@@ -96,4 +112,11 @@ func OpenRunning() (*Index, error) {
 		return nil, err
 	}
 	return Open(dir, nil)
+}
+
+func outcome(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return "loaded"
 }

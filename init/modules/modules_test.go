@@ -3,6 +3,7 @@ package modules
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -127,7 +128,7 @@ func TestModprobe(t *testing.T) {
 					}
 					return nil
 				})
-			}, &stderr)
+			}, &stderr, io.Discard)
 			if status != tt.status || strings.Join(loaded, " ") != tt.loaded {
 				t.Errorf("status %d, loaded %q", status, loaded)
 			}
