@@ -134,7 +134,7 @@ func (p process) stray() bool {
 // container is one that cri-o made, found by its conmon.
 type container struct {
 	id        string
-	processes map[int]uint64 // its first processes: pid and start time
+	processes map[int]uint64 // its first processes: pid and start time; none before it is started
 }
 
 func (c container) equal(d container) bool {
@@ -155,7 +155,9 @@ func containers(all map[int]process) map[string]container {
 			continue // a fork that is about to become one
 		}
 		for _, p := range all {
-			if p.ppid == monitor.pid {
+			// A container that is created and not yet started has a process of the
+			// runtime, which waits for the start.
+			if p.ppid == monitor.pid && !strings.HasPrefix(p.comm, "crun") {
 				c.processes[p.pid] = p.start
 			}
 		}

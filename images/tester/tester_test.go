@@ -84,6 +84,20 @@ func TestReadProcesses(t *testing.T) {
 	}
 }
 
+func TestContainerNotYetStarted(t *testing.T) {
+	files := node()
+	addProcess(files, 101, 100, 401, "/usr/bin/crun", "/kubepods/pod1/abc", "/usr/bin/crun", "create")
+	all, err := readProcesses(fakeProc(t, files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range containers(all) {
+		if len(c.processes) != 0 {
+			t.Errorf("container %s, created and not started, has processes %v", name, c.processes)
+		}
+	}
+}
+
 func TestStrays(t *testing.T) {
 	for _, tt := range []struct {
 		name string
