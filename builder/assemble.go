@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -20,6 +21,9 @@ import (
 	"garboard.local/init/table"
 	"garboard.local/pod"
 )
+
+// setuidBits are set-user-ID and set-group-ID (inode(7)).
+const setuidBits = 0o6000
 
 const (
 	// initPath is PID 1 in the root image; modprobe and pinns are links to it.
@@ -110,6 +114,9 @@ func (b *build) addPattern(lib *library, p recipe.Package, pattern, reason strin
 	}
 	for _, e := range files {
 		e.Reason = reason
+		if !slices.Contains(p.Setuid, "/"+e.Path) {
+			e.Mode &^= setuidBits
+		}
 		if err := b.tree.Add(e); err != nil {
 			return err
 		}

@@ -83,6 +83,9 @@ type Package struct {
 	Files []string `yaml:"files,omitempty" json:"files,omitempty"`
 	// Dlopen marks files that no ELF header names: a reader of the manifest is told so.
 	Dlopen []string `yaml:"dlopen,omitempty" json:"dlopen,omitempty"`
+	// Setuid are files that keep their setuid and setgid bits. All others lose
+	// them: nobody logs in to a node, so nothing needs to become root.
+	Setuid []string `yaml:"setuid,omitempty" json:"setuid,omitempty"`
 	// Concat maps a path in the root image to a pattern: the matching files of
 	// the package are joined, in the order of their names.
 	Concat map[string]string `yaml:"concat,omitempty" json:"concat,omitempty"`

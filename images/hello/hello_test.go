@@ -22,9 +22,9 @@ func TestLines(t *testing.T) {
 		want    []string
 	}{
 		{"named by the downward API", "hello-node", 0, syscall.SIGTERM, []string{
-			"hello: running as pod hello-node", "hello: SIGTERM, bye"}},
+			"hello: running as pod hello-node", "hello: began at uptime 9.81", "hello: SIGTERM, bye"}},
 		{"named by its hostname", "", 2, syscall.SIGINT, []string{
-			"hello: running as pod box", "hello: still here after 1 min", "hello: still here after 2 min", "hello: SIGINT, bye"}},
+			"hello: running as pod box", "hello: began at uptime 9.81", "hello: still here after 1 min", "hello: still here after 2 min", "hello: SIGINT, bye"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -35,7 +35,7 @@ func TestLines(t *testing.T) {
 				}
 				stop <- tt.sig
 			}()
-			hello{out: &out, name: tt.pod, hostname: "box", kernel: "6.12.0", stop: stop, tick: tick}.run()
+			hello{out: &out, name: tt.pod, hostname: "box", kernel: "6.12.0", uptime: "9.81", stop: stop, tick: tick}.run()
 			want := append([]string{"hello: hello from a pod on a Garboard node", "hello: hostname box", "hello: kernel Linux 6.12.0"}, tt.want...)
 			if got := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n"); !slices.Equal(got, want) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

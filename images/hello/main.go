@@ -22,6 +22,7 @@ func main() {
 		name:     os.Getenv("POD_NAME"),
 		hostname: read("/proc/sys/kernel/hostname"),
 		kernel:   read("/proc/sys/kernel/osrelease"),
+		uptime:   strings.Fields(read("/proc/uptime") + " 0")[0],
 		stop:     stop,
 		tick:     tick.C,
 		farewell: 500 * time.Millisecond,
@@ -33,6 +34,7 @@ type hello struct {
 	out              io.Writer
 	name             string // the pod's, from the downward API; "" where the manifest passes none
 	hostname, kernel string
+	uptime           string // the node's at the pod's first instruction, seconds
 	stop             <-chan os.Signal
 	tick             <-chan time.Time
 	farewell         time.Duration // from the last line to the end
@@ -47,6 +49,7 @@ func (h hello) run() {
 	fmt.Fprintf(h.out, "hello: hostname %s\n", h.hostname)
 	fmt.Fprintf(h.out, "hello: kernel Linux %s\n", h.kernel)
 	fmt.Fprintf(h.out, "hello: running as pod %s\n", name)
+	fmt.Fprintf(h.out, "hello: began at uptime %s\n", h.uptime)
 	for minutes := 1; ; minutes++ {
 		select {
 		case <-h.tick:

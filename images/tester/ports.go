@@ -102,7 +102,6 @@ var documented = []struct {
 	owner   string
 	what    string
 }{
-	{"tcp", 10248, "kubelet", "the kubelet's own health check"},
 	{"tcp", 0, "crio", "cri-o's streams for exec, attach and port-forward"},
 }
 

@@ -165,7 +165,7 @@ func TestUndocumented(t *testing.T) {
 	row := func(local, state, inode string) string {
 		return "   0: " + local + " 00000000:0000 " + state + " 00000000:00000000 00:00000000 00000000     0        0 " + inode + " 1\n"
 	}
-	files["net/tcp"] = header + row("0100007F:2808", "0A", "701") + row("0100007F:9C40", "0A", "702") + row("0100007F:1F90", "01", "799")
+	files["net/tcp"] = header + row("0100007F:9C40", "0A", "702") + row("0100007F:1F90", "01", "799")
 	files["net/udp"] = header
 	files["net/tcp6"] = header
 	files["net/udp6"] = header
@@ -175,7 +175,7 @@ func TestUndocumented(t *testing.T) {
 	}{
 		{name: "as documented"},
 		{"kubelet's port on all addresses", "net/tcp6", row("00000000000000000000000000000000:280A", "0A", "701"), "tcp6 [::]:10250 of kubelet"},
-		{"health check from outside", "net/tcp", row("00000000:2808", "0A", "701"), "tcp 0.0.0.0:10248 of kubelet"},
+		{"the kubelet's health check", "net/tcp", row("0100007F:2808", "0A", "701"), "tcp 127.0.0.1:10248 of kubelet"},
 		{"cri-o from outside", "net/tcp", row("0F02000A:9C41", "0A", "702"), "tcp 10.0.2.15:40001 of crio"},
 		{"a pod on loopback", "net/tcp", row("0100007F:0050", "0A", "703"), "tcp 127.0.0.1:80 of hello"},
 		{"UDP", "net/udp", row("00000000:0044", "07", "798"), "udp 0.0.0.0:68 of nobody known"},

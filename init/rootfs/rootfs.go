@@ -22,10 +22,15 @@ const Image = "/root.erofs"
 
 const newRoot = "/newroot"
 
-// InInitramfs says whether there is a root image to switch to.
+// InInitramfs says whether PID 1 is in an initramfs: there the image is, or the
+// list of modules that lead to it. An initramfs that lost its image is still one.
 func InInitramfs() bool {
-	_, err := os.Stat(Image)
-	return err == nil
+	for _, p := range []string{Image, "/modules/order"} {
+		if _, err := os.Stat(p); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // LoadModules loads the modules named in dir/order, one file name a line, in
