@@ -49,7 +49,7 @@ const buildFirst = "run `go run ./cmd/garboard test node`, which builds the imag
 	"(by hand: garboard build, then GARBOARD_IMAGES=$PWD/out go test ./qemu); with -short no machine is booted"
 
 // testTool finds QEMU as garboard run does.
-func testTool(t *testing.T) Tool {
+func testTool(t *testing.T, arch string) Tool {
 	t.Helper()
 	min := MinVersion
 	if *hostFlag {
@@ -57,7 +57,7 @@ func testTool(t *testing.T) Tool {
 	}
 	tool, err := HostTool(t.Context(), AMD64, min)
 	if errors.Is(err, ErrHostTool) && *toolsFlag != "" {
-		tool, err = PinnedTool(t.Context(), AMD64, *toolsFlag, func(ctx context.Context, name string, args ...string) *exec.Cmd {
+		tool, err = PinnedTool(t.Context(), arch, *toolsFlag, func(ctx context.Context, name string, args ...string) *exec.Cmd {
 			return debian.Command(ctx, *toolsFlag, name, args...)
 		})
 	}
@@ -74,12 +74,13 @@ func testMachine(t *testing.T, image string) Machine {
 		t.Fatalf("no images: %s", buildFirst)
 	}
 	dir := filepath.Join(*imagesFlag, image)
+	arch := image[strings.LastIndexByte(image, '-')+1:] // node-amd64
 	cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
 	if err != nil {
 		t.Fatalf("%v: %s", err, buildFirst)
 	}
 	return Machine{
-		Name: t.Name(), Arch: AMD64, Tool: testTool(t), MemoryMiB: 2048, CPUs: 2,
+		Name: t.Name(), Arch: arch, Tool: testTool(t, arch), MemoryMiB: 2048, CPUs: 2,
 		Kernel: filepath.Join(dir, "vmlinuz"), Initrd: filepath.Join(dir, "initramfs.img"),
 		Cmdline: strings.TrimSpace(string(cmdline)),
 	}

@@ -20,6 +20,13 @@ const (
 	bootLimit   = 12 * time.Minute
 )
 
+// eachArch runs a test for every architecture: what works on one only does not work.
+func eachArch(t *testing.T, f func(t *testing.T, arch string)) {
+	for _, arch := range []string{AMD64, ARM64} {
+		t.Run(arch, func(t *testing.T) { f(t, arch) })
+	}
+}
+
 // podLine is an expression for a line of a static pod with this name.
 func podLine(pod, text string) string {
 	return `^default/` + pod + `-[a-z0-9.-]+/` + pod + `: ` + text
@@ -55,8 +62,10 @@ func (b *boot) endsInOrder(reset bool) error {
 }
 
 // The node image runs its hello pod, and `garboard run` says that it went well.
-func TestVMNodeRunsHello(t *testing.T) {
-	m := testMachine(t, "node-amd64")
+func TestVMNodeRunsHello(t *testing.T) { eachArch(t, nodeRunsHello) }
+
+func nodeRunsHello(t *testing.T, arch string) {
+	m := testMachine(t, "node-"+arch)
 	m.Cmdline += " garboard.console=pods"
 	var out bytes.Buffer
 	signals := make(chan os.Signal, 1)
@@ -81,8 +90,10 @@ func TestVMNodeRunsHello(t *testing.T) {
 }
 
 // Everything that is said of a running node, and power-off by socket command 0x01.
-func TestVMNodeKeepsItsPromises(t *testing.T) {
-	m := testMachine(t, "test-amd64")
+func TestVMNodeKeepsItsPromises(t *testing.T) { eachArch(t, nodeKeepsItsPromises) }
+
+func nodeKeepsItsPromises(t *testing.T, arch string) {
+	m := testMachine(t, "test-"+arch)
 	m.MemoryMiB = 3072
 	tester, kubelet, readOnly := freePort(t), freePort(t), freePort(t)
 	m.Forwards = []Forward{{tester, 18080}, {kubelet, 10250}, {readOnly, 10255}}
@@ -165,7 +176,9 @@ func freePort(t *testing.T) int {
 }
 
 // The other ways down lead to the same path.
-func TestVMWaysDown(t *testing.T) {
+func TestVMWaysDown(t *testing.T) { eachArch(t, waysDown) }
+
+func waysDown(t *testing.T, arch string) {
 	for _, tt := range []struct {
 		name     string
 		scenario string
@@ -179,7 +192,7 @@ func TestVMWaysDown(t *testing.T) {
 		{"SIGTERM to PID 1", "sigterm-init", "", false, func(*boot) error { return nil }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			runBoot(t, testMachine(t, "test-amd64"), tt.scenario, bootLimit, func(b *boot) error {
+			runBoot(t, testMachine(t, "test-"+arch), tt.scenario, bootLimit, func(b *boot) error {
 				if err := b.verdict(podsCeiling); err != nil {
 					return err
 				}

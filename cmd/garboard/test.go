@@ -30,7 +30,7 @@ func testCommand(g *global) *cobra.Command {
               and has them prove what a node promises`,
 		Example: `  garboard test
   garboard test unit
-  garboard test node --run 'TestNode/seccomp'`,
+  garboard test node --arch amd64 --run 'TestVMNodeRunsHello/amd64'`,
 		ValidArgs: []string{"unit", "components", "node"},
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.OnlyValidArgs(cmd, args); err != nil {
@@ -64,6 +64,10 @@ func testCommand(g *global) *cobra.Command {
 		},
 	}
 	flags.add(cmd)
+	if err := cmd.Flags().Set("arch", "all"); err != nil { // what works on one only does not work
+		panic(err)
+	}
+	cmd.Flags().Lookup("arch").DefValue = "all"
 	cmd.Flags().StringVar(&run, "run", "", "only node tests that match this expression (go test -run)")
 	return cmd
 }
