@@ -9,7 +9,8 @@
 //   - patches/*.patch, applied in the order of their names, without fuzz;
 //   - files/, laid over the patched source. A file that is already there is an
 //     error: what exists upstream is changed by a patch, which fails when
-//     upstream changes, and never replaced unseen.
+//     upstream changes, and never replaced unseen;
+//   - directories of patches to modules that the component is built from.
 //
 // The result is a function of these files and of the Go toolchain's version.
 // Path, user, umask, locale and core count do not reach it, nor does anything
@@ -152,7 +153,7 @@ func (c *component) compile(ctx context.Context, opts Options, in inputs, arch s
 	for name, pkg := range c.Binaries {
 		pkgs[name] = c.importPath(pkg)
 	}
-	err = g.build(ctx, work, arch, flags, pkgs, bin)
+	err = g.build(ctx, work, arch, flags, pkgs, bin, c.Lean)
 	if missing := new(buildError); errors.As(err, &missing) && missing.stale() {
 		return fmt.Errorf("%w\ngo.mod or go.sum in %s no longer fits; run `go mod tidy` there", err, c.dir)
 	}

@@ -35,6 +35,12 @@ type Config struct {
 	Copy map[string]string `yaml:"copy"`
 	// Replace maps modules to directories below the component's that stand in for them.
 	Replace map[string]string `yaml:"replace"`
+	// Patch maps modules below the component's to directories below its own,
+	// whose *.patch files are applied to the module's source.
+	Patch map[string]string `yaml:"patch"`
+	// Lean says that no code looks methods up by names made at run time, so that
+	// the linker drops the methods that nobody calls. A build with such code fails.
+	Lean bool `yaml:"lean"`
 	// Tests are package patterns of the module, such as ./pkg/kubelet/nodeshutdown/...
 	Tests []string `yaml:"tests"`
 }
@@ -43,10 +49,10 @@ type Config struct {
 type component struct {
 	Config
 	name    string
-	dir     string // overlays/src/<name>
-	root    string // the repository
-	version string // of the module
-	sum     string // of the module, from go.sum
+	dir     string         // overlays/src/<name>
+	root    string         // the repository
+	pin                    // of the module
+	patched map[string]pin // of the modules in Patch
 	mod     *modfile.File
 }
 
@@ -142,6 +148,17 @@ func (c *Config) check() error {
 			return fmt.Errorf("replace: %w", err)
 		}
 	}
+	for mod, dir := range c.Patch {
+		if mod == c.Module {
+			return fmt.Errorf("patch: %s is the component's own module, whose patches lie in patches/", mod)
+		}
+		if _, both := c.Replace[mod]; both {
+			return fmt.Errorf("patch: %s is replaced; change what stands in for it", mod)
+		}
+		if err := errors.Join(module.CheckPath(mod), checkDir(dir)); err != nil {
+			return fmt.Errorf("patch: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -180,6 +197,9 @@ func (c *component) flags(arch string) ([]string, error) {
 			return nil, fmt.Errorf("stamp: %w", err)
 		}
 		ld = append(ld, "-X "+q)
+	}
+	if c.Lean {
+		ld = append(ld, "-dumpdep")
 	}
 	if arch != "amd64" && arch != "arm64" {
 		return nil, fmt.Errorf("architecture %q is neither amd64 nor arm64", arch)

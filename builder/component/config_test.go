@@ -31,6 +31,9 @@ func TestParseConfigErrors(t *testing.T) {
 		{"copy outside", ok + "copy: {../x: y}\n", `copy: "../x"`},
 		{"copy to outside", ok + "copy: {x: /y}\n", `"/y"`},
 		{"replace outside", ok + "replace: {example.com/x: ../x}\n", `replace: "../x"`},
+		{"patch outside", ok + "patch: {example.com/x: ../x}\n", `patch: "../x"`},
+		{"patch of itself", ok + "patch: {example.com/greet: x}\n", "patches/"},
+		{"patch of a stand-in", ok + "patch: {example.com/x: x}\nreplace: {example.com/x: y}\n", "patch: example.com/x is replaced"},
 		{"replace by itself", ok + "replace: {example.com/greet: x}\n", "patch it instead"},
 	} {
 		if _, err := parseConfig([]byte(tt.yaml)); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -51,7 +54,7 @@ func TestLoadNamesTheFile(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	c := component{version: "v1.2.3", Config: Config{Tags: []string{"b", "a"}, Stamp: map[string]string{
+	c := component{pin: pin{version: "v1.2.3"}, Config: Config{Tags: []string{"b", "a"}, Stamp: map[string]string{
 		"x.Z": "it's", "x.A": "{{version}}", "x.B": "two words",
 	}}}
 	flags, err := c.flags("amd64")

@@ -9,6 +9,7 @@ import (
 // What parseConfig takes can be used: paths stay inside, flags can be made.
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(fakeConfig))
+	f.Add([]byte(patchingConfig + "lean: true\n"))
 	f.Add([]byte("module: a.b/c\nbinaries: {x: ./...}\nstamp: {a.B: \"'\"}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := parseConfig(data)
@@ -23,6 +24,11 @@ func FuzzParseConfig(f *testing.F) {
 		for _, dir := range c.Replace {
 			if !filepath.IsLocal(dir) {
 				t.Errorf("replace by %q", dir)
+			}
+		}
+		for _, dir := range c.Patch {
+			if !filepath.IsLocal(dir) {
+				t.Errorf("patches in %q", dir)
 			}
 		}
 		for name := range c.Binaries {

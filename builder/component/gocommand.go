@@ -116,8 +116,10 @@ func (g *goCommand) stream(ctx context.Context, dir string, w io.Writer, args ..
 }
 
 // build compiles programs, given as import paths by name, into dir. Programs
-// whose packages have different last elements are built by one go build.
-func (g *goCommand) build(ctx context.Context, work, arch string, flags []string, pkgs map[string]string, dir string) error {
+// whose packages have different last elements are built by one go build. A lean
+// build, whose flags make the linker tell what it keeps, may not keep methods
+// for code that calls them by name.
+func (g *goCommand) build(ctx context.Context, work, arch string, flags []string, pkgs map[string]string, dir string, lean bool) error {
 	out, err := os.MkdirTemp(dir, ".out-")
 	if err != nil {
 		return err
@@ -132,8 +134,15 @@ func (g *goCommand) build(ctx context.Context, work, arch string, flags []string
 		said := &tail{max: 30}
 		cmd := g.command(ctx, work, args...)
 		cmd.Env = append(cmd.Env, targetEnv(arch)...)
+		dump := &linkDump{rest: said}
 		cmd.Stdout, cmd.Stderr = said, said
+		if lean {
+			cmd.Stdout, cmd.Stderr = dump, dump
+		}
 		if err := failure(ctx, cmd.Run(), said, args); err != nil {
+			return err
+		}
+		if err := dump.check(); err != nil {
 			return err
 		}
 		for _, n := range names {

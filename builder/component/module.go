@@ -55,16 +55,9 @@ func (c *component) readModule() error {
 	if c.mod, err = modfile.Parse(file, data, nil); err != nil {
 		return err
 	}
-	for _, r := range c.mod.Require {
-		if r.Mod.Path == c.Module {
-			c.version = r.Mod.Version
-		}
-	}
-	if c.version == "" {
-		return fmt.Errorf("%s does not require %s; run `go get %s@VERSION` there", file, c.Module, c.Module)
-	}
 	for _, r := range c.mod.Replace {
-		if _, ours := c.Replace[r.Old.Path]; ours || r.Old.Path == c.Module {
+		_, replaced := c.Replace[r.Old.Path]
+		if _, patched := c.Patch[r.Old.Path]; replaced || patched || r.Old.Path == c.Module {
 			return fmt.Errorf("%s replaces %s, which component.yaml replaces; remove it from go.mod", file, r.Old.Path)
 		}
 	}
@@ -72,10 +65,34 @@ func (c *component) readModule() error {
 	if err != nil {
 		return err
 	}
-	if c.sum = findSum(sums, c.Module, c.version); c.sum == "" {
-		return fmt.Errorf("%s has no hash of %s %s; run `go mod download %s` there", filepath.Join(c.dir, "go.sum"), c.Module, c.version, c.Module)
+	if c.pin, err = c.findPin(sums, c.Module); err != nil {
+		return err
+	}
+	c.patched = map[string]pin{}
+	for _, m := range slices.Sorted(maps.Keys(c.Patch)) {
+		if c.patched[m], err = c.findPin(sums, m); err != nil {
+			return fmt.Errorf("patch: %w", err)
+		}
 	}
 	return nil
+}
+
+// pin is what go.mod and go.sum say of a module.
+type pin struct{ version, sum string }
+
+func (c *component) findPin(gosum []byte, mod string) (p pin, err error) {
+	for _, r := range c.mod.Require {
+		if r.Mod.Path == mod {
+			p.version = r.Mod.Version
+		}
+	}
+	if p.version == "" {
+		return p, fmt.Errorf("%s does not require %s; run `go get %s@VERSION` there", filepath.Join(c.dir, "go.mod"), mod, mod)
+	}
+	if p.sum = findSum(gosum, mod, p.version); p.sum == "" {
+		return p, fmt.Errorf("%s has no hash of %s %s; run `go mod download %s` there", filepath.Join(c.dir, "go.sum"), mod, p.version, mod)
+	}
+	return p, nil
 }
 
 // findSum is the hash of a module's content in go.sum, or "".
@@ -109,12 +126,20 @@ func (c *component) modules(binaries map[string]string) ([]Module, error) {
 			found[m.Path] = c.module(m)
 		}
 	}
+	for mod, dir := range c.Patch {
+		if _, ok := found[mod]; !ok {
+			return nil, fmt.Errorf("nothing of %s is linked in, but %s has patches for it; remove them and their line in component.yaml", mod, filepath.Join(c.dir, dir))
+		}
+	}
 	return sortModules(found), nil
 }
 
 func (c *component) module(m *debug.Module) Module {
 	if m.Path == c.Module {
 		return Module{Path: m.Path, Version: c.version, Sum: c.sum, Patched: c.changesSource()}
+	}
+	if p, ours := c.patched[m.Path]; ours {
+		return Module{Path: m.Path, Version: p.version, Sum: p.sum, Patched: true}
 	}
 	if dir, ours := c.Replace[m.Path]; ours {
 		return Module{Path: m.Path, Version: m.Version, Replace: path.Join("overlays/src", c.name, dir)}

@@ -74,7 +74,7 @@ func own(ctx context.Context, opts Options, arch string, packages map[string]str
 		return nil, false, err
 	}
 	dir, cached, err := opts.Store.Action(ctx, key, func(ctx context.Context, dir string) error {
-		return g.build(ctx, opts.RepoRoot, arch, flags, pkgs, dir)
+		return g.build(ctx, opts.RepoRoot, arch, flags, pkgs, dir, false)
 	})
 	if err != nil {
 		return nil, false, err

@@ -21,6 +21,7 @@ import (
 //	go.mod go.sum   the component's, with replacements added
 //	src/            the module's source with everything laid over it
 //	replace/<n>/    the modules that stand in for others
+//	patch/<n>/      the patched source of other modules
 //
 // All replacements are relative paths, as the binaries record them. The caller
 // removes the directory.
@@ -41,13 +42,9 @@ func (c *component) fill(ctx context.Context, g *goCommand, in inputs, work stri
 			return err
 		}
 	}
-	upstream, err := c.download(ctx, g, work)
-	if err != nil {
-		return err
-	}
 	src := filepath.Join(work, "src")
-	if err := copyTree(ctx, src, upstream); err != nil {
-		return fmt.Errorf("copy the source of %s: %w", c.Module, err)
+	if err := c.source(ctx, g, work, src, c.Module, c.pin, in.patches); err != nil {
+		return err
 	}
 	if err := c.overlay(src, in); err != nil {
 		return err
@@ -69,6 +66,15 @@ func (c *component) fill(ctx context.Context, g *goCommand, in inputs, work stri
 			return err
 		}
 	}
+	for i, m := range slices.Sorted(maps.Keys(in.patched)) {
+		dir := path.Join("patch", strconv.Itoa(i))
+		if err := c.source(ctx, g, work, filepath.Join(work, dir), m, c.patched[m], in.patched[m]); err != nil {
+			return err
+		}
+		if err := mod.AddReplace(m, "", "./"+dir, ""); err != nil {
+			return err
+		}
+	}
 	data, err := mod.Format()
 	if err != nil {
 		return err
@@ -76,13 +82,25 @@ func (c *component) fill(ctx context.Context, g *goCommand, in inputs, work stri
 	return os.WriteFile(filepath.Join(work, "go.mod"), data, 0o644)
 }
 
-// overlay patches the source, then adds files to it.
-func (c *component) overlay(src string, in inputs) error {
-	for _, p := range in.patches {
-		if err := applyPatch(src, p); err != nil {
-			return err
+// source makes dir a patched copy of a module's source.
+func (c *component) source(ctx context.Context, g *goCommand, work, dir, mod string, at pin, with patches) error {
+	upstream, err := c.download(ctx, g, work, mod, at)
+	if err != nil {
+		return err
+	}
+	if err := copyTree(ctx, dir, upstream); err != nil {
+		return fmt.Errorf("copy the source of %s: %w", mod, err)
+	}
+	for _, p := range with {
+		if err := applyPatch(dir, p); err != nil {
+			return fmt.Errorf("%s: %w", mod+"@"+at.version, err)
 		}
 	}
+	return nil
+}
+
+// overlay adds files to the patched source.
+func (c *component) overlay(src string, in inputs) error {
 	if err := in.files.layOver(src); err != nil {
 		return err
 	}
@@ -94,10 +112,10 @@ func (c *component) overlay(src string, in inputs) error {
 	return nil
 }
 
-// download returns the directory of the module cache with the module's source,
+// download returns the directory of the module cache with a module's source,
 // after the go command has checked it against the component's go.sum.
-func (c *component) download(ctx context.Context, g *goCommand, work string) (string, error) {
-	id := c.Module + "@" + c.version
+func (c *component) download(ctx context.Context, g *goCommand, work, mod string, at pin) (string, error) {
+	id := mod + "@" + at.version
 	out, runErr := g.output(ctx, work, "mod", "download", "-json", id)
 	var m struct{ Dir, Sum, Error string }
 	if err := json.NewDecoder(bytes.NewReader(out)).Decode(&m); err != nil {
@@ -111,8 +129,8 @@ func (c *component) download(ctx context.Context, g *goCommand, work string) (st
 		return "", fmt.Errorf("download %s: %s", id, m.Error)
 	case runErr != nil:
 		return "", fmt.Errorf("download %s: %w", id, runErr)
-	case m.Sum != c.sum:
-		return "", fmt.Errorf("%s has the hash %s, but go.sum in %s says %s", id, m.Sum, c.dir, c.sum)
+	case m.Sum != at.sum:
+		return "", fmt.Errorf("%s has the hash %s, but go.sum in %s says %s", id, m.Sum, c.dir, at.sum)
 	}
 	return m.Dir, nil
 }

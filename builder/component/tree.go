@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,12 +19,16 @@ import (
 
 // inputs are the files of this repository that go into a build.
 type inputs struct {
-	patches  []string           // absolute paths, in the order of application
+	patches  patches            // of the module itself
+	patched  map[string]patches // by module
 	files    fileSet            // files/
 	copies   map[string]fileSet // by directory in the module's source
 	replaces map[string]fileSet // by module
 	sums     map[string]string  // sha256 by absolute path
 }
+
+// patches are absolute paths of patch files, in the order of application.
+type patches []string
 
 // fileSet is files below a directory, by their paths relative to it.
 type fileSet struct {
@@ -33,12 +38,21 @@ type fileSet struct {
 
 // inputs finds the files and hashes them.
 func (c *component) inputs() (inputs, error) {
-	in := inputs{copies: map[string]fileSet{}, replaces: map[string]fileSet{}, sums: map[string]string{}}
+	in := inputs{patched: map[string]patches{}, copies: map[string]fileSet{}, replaces: map[string]fileSet{}, sums: map[string]string{}}
 	var err error
-	if in.patches, err = filepath.Glob(filepath.Join(c.dir, "patches", "*.patch")); err != nil {
+	if in.patches, err = findPatches(filepath.Join(c.dir, "patches")); err != nil {
 		return in, err
 	}
-	slices.Sort(in.patches)
+	for mod, dir := range c.Patch {
+		found, err := findPatches(filepath.Join(c.dir, filepath.FromSlash(dir)))
+		if err != nil {
+			return in, err
+		}
+		if len(found) == 0 {
+			return in, fmt.Errorf("patch %s: %s has no *.patch file", mod, filepath.Join(c.dir, dir))
+		}
+		in.patched[mod] = found
+	}
 	if in.files, err = walk(filepath.Join(c.dir, "files"), true); err != nil {
 		return in, err
 	}
@@ -62,8 +76,16 @@ func (c *component) inputs() (inputs, error) {
 	return in, in.hash(c.dir)
 }
 
+// findPatches lists the patches in dir; a missing dir has none.
+func findPatches(dir string) (patches, error) {
+	found, err := filepath.Glob(filepath.Join(dir, "*.patch"))
+	slices.Sort(found)
+	return found, err
+}
+
 func (in *inputs) hash(dir string) error {
-	paths := slices.Clone(in.patches)
+	paths := slices.Concat(slices.Collect(maps.Values(in.patched))...)
+	paths = append(paths, in.patches...)
 	for _, f := range []string{"go.mod", "go.sum", "component.yaml"} {
 		paths = append(paths, filepath.Join(dir, f))
 	}
