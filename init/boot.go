@@ -143,7 +143,7 @@ func (n *node) etc() error {
 // identity sets the node's name and machine id and brings the loopback up:
 // quick, and the runtime asks for them.
 func (n *node) identity() error {
-	return errors.Join(n.setHostname(), machineID(), network.Loopback())
+	return errors.Join(n.chooseHostname(), machineID(), network.Loopback())
 }
 
 // startRuntime starts the container runtime before everything that can wait.
@@ -195,9 +195,11 @@ func (n *node) loadModules() error {
 
 func (n *node) sysctls() error { return settings.Sysctls("/", n.table.Sysctls) }
 
-// network begins to keep the links configured; nobody waits for an address.
+// network begins to keep the links configured and the clock right; nobody waits
+// for an address or the time.
 func (n *node) network() error {
-	m := &network.Manager{Hostname: n.hostname, Printf: n.printf, Guard: n.guard}
+	n.keepClock()
+	m := &network.Manager{Hostname: n.naming.Given, Leased: n.leased, Printf: n.printf, Guard: n.guard}
 	n.background("network", m.Run)
 	return nil
 }
@@ -219,6 +221,7 @@ func (n *node) runtimeReady() error {
 
 // startServices starts the kubelet and whatever else the table holds.
 func (n *node) startServices() error {
+	n.settleHostname()
 	for _, s := range n.table.Services {
 		if s.Role != table.RoleRuntime {
 			n.services.Load().Start(s.Name)

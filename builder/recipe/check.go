@@ -23,6 +23,11 @@ func (r *Recipe) Check() error {
 	if r.Hostname != "" && !nameRE.MatchString(r.Hostname) {
 		return bad("hostname %q must be lower-case letters, digits and hyphens, at most 63", r.Hostname)
 	}
+	for i, s := range r.NTP {
+		if s == "" || strings.ContainsAny(s, " ,/\n\t\x00") {
+			return bad("ntp[%d]: %q is not a time server: a name or an address, with or without a port", i, s)
+		}
+	}
 	if r.Kernel.Package == "" {
 		return bad("kernel.package is missing (for VMs: linux-image-cloud-{arch})")
 	}

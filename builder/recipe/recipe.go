@@ -15,7 +15,9 @@ type Recipe struct {
 	Name string `yaml:"name" json:"name"`
 	// Hostname of the node where neither DHCP nor a file gives one.
 	Hostname string `yaml:"hostname,omitempty" json:"hostname,omitempty"`
-	Kernel   Kernel `yaml:"kernel,omitempty" json:"kernel,omitempty"`
+	// NTP are time servers, host or host:port, asked after those that DHCP names.
+	NTP    []string `yaml:"ntp,omitempty" json:"ntp,omitempty"`
+	Kernel Kernel   `yaml:"kernel,omitempty" json:"kernel,omitempty"`
 	// Cmdline is the kernel command line, in words.
 	Cmdline []string `yaml:"cmdline,omitempty" json:"cmdline,omitempty"`
 	// Packages are Debian packages of which the named files enter the root image.
