@@ -107,13 +107,14 @@ func (n *node) baseMounts() error {
 	return errors.Join(mounts.Make(n.sys, "/", mounts.Base()), mounts.DevLinks("/"))
 }
 
-// cgroups gives PID 1 and each service a group of its own.
+// cgroups gives PID 1 and each service a group of its own, with a share that pods
+// cannot take.
 func (n *node) cgroups() error {
-	var names []string
+	var list []cgroup.Group
 	for _, s := range n.table.Services {
-		names = append(names, s.Name)
+		list = append(list, cgroup.Group{Name: s.Name, Share: cgroup.Share{Weight: s.CPUWeight, Memory: s.MemoryMin}})
 	}
-	return n.groups.Setup(os.Getpid(), names)
+	return n.groups.Setup(os.Getpid(), list)
 }
 
 // moreMounts makes those that nothing in the boot waits for.

@@ -147,6 +147,9 @@ func (v *Supervisor) States() []string {
 		if s.proc != nil {
 			text += fmt.Sprintf(", pid %d", s.proc.Pid)
 		}
+		if s.deaths > 0 {
+			text += fmt.Sprintf(", died %d times", s.deaths)
+		}
 		s.mu.Unlock()
 		out = append(out, text)
 	}

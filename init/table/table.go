@@ -73,6 +73,8 @@ type Service struct {
 	WaitSeconds int      `json:"waitSeconds,omitempty"`
 	Ready       *Probe   `json:"ready,omitempty"`
 	OOMScoreAdj int      `json:"oomScoreAdj,omitempty"`
+	CPUWeight   int      `json:"cpuWeight,omitempty"` // cpu.weight of its cgroup, 1 to 10000
+	MemoryMin   int64    `json:"memoryMin,omitempty"` // memory.min of its cgroup, bytes
 }
 
 // Probe decides when a service is ready. Exactly one of Exec, TCP and Unix is set.
@@ -114,6 +116,8 @@ func (t *Table) Check() error {
 			return fmt.Errorf("service %s: command must begin with an absolute path", s.Name)
 		case s.Restart != RestartAlways && s.Restart != RestartOnFailure && s.Restart != RestartNever:
 			return fmt.Errorf("service %s: restart policy %q is not one of Always, OnFailure, Never", s.Name, s.Restart)
+		case s.CPUWeight < 0 || s.CPUWeight > 10000 || s.MemoryMin < 0:
+			return fmt.Errorf("service %s: a CPU weight is 1 to 10000, a memory minimum not negative", s.Name)
 		case s.GraceSeconds < 0:
 			return fmt.Errorf("service %s: negative grace", s.Name)
 		case s.Role != "" && roles[s.Role] != "":
