@@ -61,6 +61,10 @@ func (n *node) phases() []phase {
 		// What all of it is for. Modules and sysctls are for the pods, which the
 		// kubelet starts much later than the last of them is done.
 		{name: "services", after: []string{"runtime ready", "socket"}, do: n.startServices},
+
+		// Armed late: a driver that is missing or slow holds up nothing.
+		{name: "watchdog", after: []string{"modules"}, do: n.armWatchdog},
+		{name: "module lock", after: []string{"watchdog"}, do: n.lockModules},
 	}
 }
 
@@ -192,6 +196,18 @@ func (n *node) loadModules() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// lockModules lets no module in any more, if the command line asks for it. What
+// the kernel would load on demand is loaded first.
+func (n *node) lockModules() error {
+	if n.cmdline[modulesParam] != "locked" {
+		return nil
+	}
+	if n.modules != nil {
+		n.printf("modules: all %d of the image are loaded, no other will be", n.modules.LoadAll())
+	}
+	return settings.Sysctl("/", "kernel.modules_disabled", "1")
 }
 
 func (n *node) sysctls() error { return settings.Sysctls("/", n.table.Sysctls) }

@@ -27,6 +27,7 @@ import (
 	"garboard.local/init/shutdown"
 	"garboard.local/init/supervise"
 	"garboard.local/init/table"
+	"garboard.local/init/watchdog"
 	"garboard.local/socket"
 )
 
@@ -34,6 +35,7 @@ const (
 	logDir       = "/var/log/garboard"
 	podLogDir    = "/var/log/pods"
 	consoleParam = "garboard.console"
+	modulesParam = "garboard.modules" // "locked": none is loaded after the boot
 	runtimeLimit = 2 * time.Minute
 	debounce     = time.Second // of the power button
 )
@@ -60,6 +62,7 @@ type node struct {
 
 	services atomic.Pointer[supervise.Supervisor]
 	server   atomic.Pointer[socket.Server]
+	watchdog atomic.Pointer[watchdog.Device]
 	follower atomic.Pointer[podlog.Follower]
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"garboard.local/init/watchdog"
 )
 
 var nameRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -27,6 +29,9 @@ func (r *Recipe) Check() error {
 		if s == "" || strings.ContainsAny(s, " ,/\n\t\x00") {
 			return bad("ntp[%d]: %q is not a time server: a name or an address, with or without a port", i, s)
 		}
+	}
+	if _, err := watchdog.Parse(r.Watchdog); err != nil {
+		return bad("%v", err)
 	}
 	if r.Kernel.Package == "" {
 		return bad("kernel.package is missing (for VMs: linux-image-cloud-{arch})")

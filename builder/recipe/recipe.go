@@ -16,8 +16,11 @@ type Recipe struct {
 	// Hostname of the node where neither DHCP nor a file gives one.
 	Hostname string `yaml:"hostname,omitempty" json:"hostname,omitempty"`
 	// NTP are time servers, host or host:port, asked after those that DHCP names.
-	NTP    []string `yaml:"ntp,omitempty" json:"ntp,omitempty"`
-	Kernel Kernel   `yaml:"kernel,omitempty" json:"kernel,omitempty"`
+	NTP []string `yaml:"ntp,omitempty" json:"ntp,omitempty"`
+	// Watchdog says which one is fed and how: words off, soft (the kernel's timer
+	// where the machine has none), runtime, a timeout such as 60s, with commas.
+	Watchdog string `yaml:"watchdog,omitempty" json:"watchdog,omitempty"`
+	Kernel   Kernel `yaml:"kernel,omitempty" json:"kernel,omitempty"`
 	// Cmdline is the kernel command line, in words.
 	Cmdline []string `yaml:"cmdline,omitempty" json:"cmdline,omitempty"`
 	// Packages are Debian packages of which the named files enter the root image.

@@ -115,6 +115,7 @@ func TestStatusesAreRightWhenHundredsOfOrphansDie(t *testing.T) {
 	if r.Orphans() != 400 {
 		t.Errorf("%d orphans reaped, want 400", r.Orphans())
 	}
+	r.Turn()
 	if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
 		t.Errorf("wait: %v, want no child left", err)
 	}

@@ -21,6 +21,7 @@ type Table struct {
 	BuildTime time.Time `json:"buildTime"`          // the clock is never earlier than this
 	Hostname  string    `json:"hostname,omitempty"` // default; DHCP and /etc/hostname come first
 	NTP       []string  `json:"ntp,omitempty"`      // time servers, asked after those of DHCP
+	Watchdog  string    `json:"watchdog,omitempty"` // words for package watchdog's Parse
 	// Modules are loaded at boot in this order, dependencies included by modules.dep.
 	Modules []string `json:"modules,omitempty"`
 	// Sysctls are written below /proc/sys in this order ("net.ipv4.ip_forward").
