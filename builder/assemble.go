@@ -266,7 +266,7 @@ func (b *build) addTable(*library) error {
 		return err
 	}
 	t := &table.Table{
-		Version: 1, Name: b.recipe.Name + "-" + b.arch, BuildTime: b.epoch, Hostname: b.recipe.Hostname,
+		Version: 1, Name: b.recipe.Name + "-" + b.arch, BuildTime: b.epoch, Hostname: b.recipe.Hostname, NTP: b.recipe.NTP, Watchdog: b.recipe.Watchdog,
 		Modules: b.kernel.Load, Services: services,
 	}
 	for _, s := range b.recipe.Sysctls {

@@ -61,6 +61,10 @@ func (n *node) phases() []phase {
 		// What all of it is for. Modules and sysctls are for the pods, which the
 		// kubelet starts much later than the last of them is done.
 		{name: "services", after: []string{"runtime ready", "socket"}, do: n.startServices},
+
+		// Armed late: a driver that is missing or slow holds up nothing.
+		{name: "watchdog", after: []string{"modules"}, do: n.armWatchdog},
+		{name: "module lock", after: []string{"watchdog"}, do: n.lockModules},
 	}
 }
 
@@ -107,13 +111,14 @@ func (n *node) baseMounts() error {
 	return errors.Join(mounts.Make(n.sys, "/", mounts.Base()), mounts.DevLinks("/"))
 }
 
-// cgroups gives PID 1 and each service a group of its own.
+// cgroups gives PID 1 and each service a group of its own, with a share that pods
+// cannot take.
 func (n *node) cgroups() error {
-	var names []string
+	var list []cgroup.Group
 	for _, s := range n.table.Services {
-		names = append(names, s.Name)
+		list = append(list, cgroup.Group{Name: s.Name, Share: cgroup.Share{Weight: s.CPUWeight, Memory: s.MemoryMin}})
 	}
-	return n.groups.Setup(os.Getpid(), names)
+	return n.groups.Setup(os.Getpid(), list)
 }
 
 // moreMounts makes those that nothing in the boot waits for.
@@ -143,7 +148,7 @@ func (n *node) etc() error {
 // identity sets the node's name and machine id and brings the loopback up:
 // quick, and the runtime asks for them.
 func (n *node) identity() error {
-	return errors.Join(n.setHostname(), machineID(), network.Loopback())
+	return errors.Join(n.chooseHostname(), machineID(), network.Loopback())
 }
 
 // startRuntime starts the container runtime before everything that can wait.
@@ -193,11 +198,25 @@ func (n *node) loadModules() error {
 	return errors.Join(errs...)
 }
 
+// lockModules lets no module in any more, if the command line asks for it. What
+// the kernel would load on demand is loaded first.
+func (n *node) lockModules() error {
+	if n.cmdline[modulesParam] != "locked" {
+		return nil
+	}
+	if n.modules != nil {
+		n.printf("modules: all %d of the image are loaded, no other will be", n.modules.LoadAll())
+	}
+	return settings.Sysctl("/", "kernel.modules_disabled", "1")
+}
+
 func (n *node) sysctls() error { return settings.Sysctls("/", n.table.Sysctls) }
 
-// network begins to keep the links configured; nobody waits for an address.
+// network begins to keep the links configured and the clock right; nobody waits
+// for an address or the time.
 func (n *node) network() error {
-	m := &network.Manager{Hostname: n.hostname, Printf: n.printf, Guard: n.guard}
+	n.keepClock()
+	m := &network.Manager{Hostname: n.naming.Given, Leased: n.leased, Printf: n.printf, Guard: n.guard}
 	n.background("network", m.Run)
 	return nil
 }
@@ -219,6 +238,7 @@ func (n *node) runtimeReady() error {
 
 // startServices starts the kubelet and whatever else the table holds.
 func (n *node) startServices() error {
+	n.settleHostname()
 	for _, s := range n.table.Services {
 		if s.Role != table.RoleRuntime {
 			n.services.Load().Start(s.Name)

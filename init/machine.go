@@ -88,6 +88,7 @@ func (m machine) End(mode shutdown.Mode) {
 	if mode == shutdown.Reboot {
 		cmd = unix.LINUX_REBOOT_CMD_RESTART
 	}
+	m.n.disarmWatchdog()
 	if err := unix.Reboot(cmd); err != nil {
 		m.n.printf("%s: %v", mode, err)
 	}

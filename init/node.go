@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"garboard.local/init/cgroup"
+	"garboard.local/init/clock"
 	"garboard.local/init/console"
 	"garboard.local/init/modules"
 	"garboard.local/init/mounts"
@@ -26,6 +27,7 @@ import (
 	"garboard.local/init/shutdown"
 	"garboard.local/init/supervise"
 	"garboard.local/init/table"
+	"garboard.local/init/watchdog"
 	"garboard.local/socket"
 )
 
@@ -33,6 +35,7 @@ const (
 	logDir       = "/var/log/garboard"
 	podLogDir    = "/var/log/pods"
 	consoleParam = "garboard.console"
+	modulesParam = "garboard.modules" // "locked": none is loaded after the boot
 	runtimeLimit = 2 * time.Minute
 	debounce     = time.Second // of the power button
 )
@@ -51,13 +54,15 @@ type node struct {
 	cancel context.CancelFunc
 	bg     sync.WaitGroup
 
-	cmdline  settings.Cmdline
-	table    *table.Table
-	modules  *modules.Index
-	hostname string
+	cmdline settings.Cmdline
+	table   *table.Table
+	modules *modules.Index
+	naming  settings.Naming
+	clock   *clock.Keeper
 
 	services atomic.Pointer[supervise.Supervisor]
 	server   atomic.Pointer[socket.Server]
+	watchdog atomic.Pointer[watchdog.Device]
 	follower atomic.Pointer[podlog.Follower]
 }
 
@@ -66,6 +71,7 @@ func Main() {
 	n := &node{sys: mounts.Kernel{}, groups: cgroup.Tree{Root: "/sys/fs/cgroup"},
 		console: console.New(os.Stderr, time.Now), reaper: supervise.NewReaper()}
 	n.printf = n.console.Printf
+	n.naming = settings.Naming{Set: n.setHostname, Printf: n.printf}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.end = shutdown.New(shutdown.Config{Printf: n.printf, Lock: n.lock, Services: n.supervised,
 		Pods: pods{n}, Machine: machine{n}, Limits: shutdown.DefaultLimits()})
@@ -208,18 +214,6 @@ func (n *node) withRole(role string) string {
 	return ""
 }
 
-// setHostname gives the node its name, and /etc/hosts the same.
-func (n *node) setHostname() error {
-	etc, err := os.ReadFile("/etc/hostname")
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
-	}
-	name, bad := settings.Hostname(n.cmdline["garboard.hostname"], string(etc), n.table.Hostname)
-	n.hostname = name
-	return errors.Join(err, bad, unix.Sethostname([]byte(name)),
-		settings.WriteFile("/etc/hosts", settings.Hosts(name), 0o644))
-}
-
 // machineID writes /etc/machine-id if the image has none.
 func machineID() error {
 	const file = "/etc/machine-id"
@@ -232,12 +226,4 @@ func machineID() error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	return settings.WriteFile(filepath.Clean(file), id, 0o444)
-}
-
-func setClock(to time.Time) error {
-	tv := unix.NsecToTimeval(to.UnixNano())
-	if err := unix.Settimeofday(&tv); err != nil {
-		return fmt.Errorf("set the clock to %s: %w", to, err)
-	}
-	return nil
 }

@@ -47,6 +47,7 @@ var supported = []string{
 	"spec.restartPolicy", "spec.terminationGracePeriodSeconds",
 	"spec.containers[].name", "spec.containers[].command[]", "spec.containers[].args[]", "spec.containers[].workingDir",
 	"spec.containers[].env[].name", "spec.containers[].env[].value",
+	"spec.containers[].resources.requests.cpu", "spec.containers[].resources.requests.memory",
 	"spec.containers[].readinessProbe.exec.command[]",
 	"spec.containers[].readinessProbe.tcpSocket.host", "spec.containers[].readinessProbe.tcpSocket.port",
 	"spec.containers[].readinessProbe.periodSeconds", "spec.containers[].readinessProbe.timeoutSeconds",
@@ -60,6 +61,7 @@ const (
 	defaultTimeoutMillis  = 1000
 	minOOM, maxOOM        = -1000, 1000
 	maxGraceSeconds       = 3600
+	maxMilliCPU           = 256_000
 	defaultServiceRestart = table.RestartAlways
 )
 
@@ -123,6 +125,10 @@ func Parse(b []byte) (table.Service, error) {
 		}
 		s.Env = append(s.Env, e.Name+"="+e.Value)
 	}
+	var err error
+	if s.CPUWeight, s.MemoryMin, err = share(c.Resources.Requests); err != nil {
+		return none, err
+	}
 	if err := annotate(&s, p.Annotations); err != nil {
 		return none, err
 	}
@@ -132,6 +138,26 @@ func Parse(b []byte) (table.Service, error) {
 	t := table.Table{Version: 1, Services: []table.Service{s}}
 	t.Services[0].After = nil // names of other services: checked on the whole table
 	return s, t.Check()
+}
+
+// share is what requests mean for a service's cgroup: the CPU weight that the
+// kubelet gives a pod with the same request (a weight of 79 for 2 CPUs, so that
+// it counts against the pods' like for like), and memory that is never reclaimed.
+func share(requests corev1.ResourceList) (weight int, memory int64, err error) {
+	if q, ok := requests[corev1.ResourceCPU]; ok {
+		if q.Sign() <= 0 || q.MilliValue() > maxMilliCPU {
+			return 0, 0, fmt.Errorf("resources.requests.cpu: %s is not between 1m and %d", q.String(), maxMilliCPU/1000)
+		}
+		shares := min(max(q.MilliValue()*1024/1000, 2), 262144)
+		weight = int(1 + (shares-2)*9999/262142)
+	}
+	if q, ok := requests[corev1.ResourceMemory]; ok {
+		if q.Sign() < 0 {
+			return 0, 0, fmt.Errorf("resources.requests.memory: %s is negative", q.String())
+		}
+		memory = q.Value()
+	}
+	return weight, memory, nil
 }
 
 func annotate(s *table.Service, a map[string]string) error {

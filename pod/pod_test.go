@@ -25,6 +25,7 @@ spec:
     command: [/usr/bin/crio]
     args: ["--log-level", "a b"]
     env: [{name: PATH, value: "/usr/bin:/x y"}]
+    resources: {requests: {cpu: 1, memory: 96Mi}}
 `
 
 func TestParse(t *testing.T) {
@@ -34,7 +35,7 @@ func TestParse(t *testing.T) {
 	}
 	want := table.Service{
 		Name: "crio", Role: "runtime", Command: []string{"/usr/bin/crio", "--log-level", "a b"},
-		Env: []string{"PATH=/usr/bin:/x y"}, Restart: "Always", GraceSeconds: 10, OOMScoreAdj: -999,
+		Env: []string{"PATH=/usr/bin:/x y"}, Restart: "Always", GraceSeconds: 10, OOMScoreAdj: -999, CPUWeight: 39, MemoryMin: 96 << 20,
 		Ready: &table.Probe{Unix: "/run/crio/crio.sock", PeriodMillis: 50, TimeoutMillis: 1000},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -57,6 +58,12 @@ func TestParseRefuses(t *testing.T) {
 		{"probe twice", "    env:", "    readinessProbe: {tcpSocket: {port: 1}}\n    env:", "both a readinessProbe"},
 		{"http probe", "    env:", "    readinessProbe: {httpGet: {port: 1}}\n    env:", "httpGet.port has no meaning"},
 		{"negative grace", "Seconds: 10", "Seconds: -1", "not between"},
+		{"no CPU", "cpu: 1,", "cpu: 0,", "requests.cpu: 0 is not"},
+		{"too many CPUs", "cpu: 1,", "cpu: 1k,", "requests.cpu: 1k is not"},
+		{"negative memory", "96Mi", "-1", "requests.memory: -1 is negative"},
+		{"no quantity", "96Mi", "96 MB", "quantities must match"},
+		{"limit", "requests:", "limits:", "resources.limits.cpu has no meaning"},
+		{"other resource", "memory: 96Mi", "disk: 1", "resources.requests.disk has no meaning"},
 		{"restart policy", "Always", "Sometimes", "Sometimes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"garboard.local/init/watchdog"
 )
 
 var nameRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -22,6 +24,14 @@ func (r *Recipe) Check() error {
 	}
 	if r.Hostname != "" && !nameRE.MatchString(r.Hostname) {
 		return bad("hostname %q must be lower-case letters, digits and hyphens, at most 63", r.Hostname)
+	}
+	for i, s := range r.NTP {
+		if s == "" || strings.ContainsAny(s, " ,/\n\t\x00") {
+			return bad("ntp[%d]: %q is not a time server: a name or an address, with or without a port", i, s)
+		}
+	}
+	if _, err := watchdog.Parse(r.Watchdog); err != nil {
+		return bad("%v", err)
 	}
 	if r.Kernel.Package == "" {
 		return bad("kernel.package is missing (for VMs: linux-image-cloud-{arch})")

@@ -15,6 +15,11 @@ type Recipe struct {
 	Name string `yaml:"name" json:"name"`
 	// Hostname of the node where neither DHCP nor a file gives one.
 	Hostname string `yaml:"hostname,omitempty" json:"hostname,omitempty"`
+	// NTP are time servers, host or host:port, asked after those that DHCP names.
+	NTP []string `yaml:"ntp,omitempty" json:"ntp,omitempty"`
+	// Watchdog says which one is fed and how: words off, soft (the kernel's timer
+	// where the machine has none), runtime, a timeout such as 60s, with commas.
+	Watchdog string `yaml:"watchdog,omitempty" json:"watchdog,omitempty"`
 	Kernel   Kernel `yaml:"kernel,omitempty" json:"kernel,omitempty"`
 	// Cmdline is the kernel command line, in words.
 	Cmdline []string `yaml:"cmdline,omitempty" json:"cmdline,omitempty"`

@@ -42,6 +42,8 @@ func dispatch(args []string, say func(string, ...any)) error {
 		return stats("/proc", 15*time.Second, say)
 	case "sleep":
 		return sleep(say)
+	case "tick":
+		return tick(say)
 	}
-	return fmt.Errorf("no pod %q: there are run, seccomp, sigterm, stats, sleep", args[0])
+	return fmt.Errorf("no pod %q: there are run, seccomp, sigterm, stats, sleep, tick", args[0])
 }

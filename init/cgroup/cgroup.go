@@ -25,19 +25,36 @@ const (
 // Tree is a cgroup2 mount, normally at /sys/fs/cgroup.
 type Tree struct{ Root string }
 
+// Group is a service's group and its share of the machine.
+type Group struct {
+	Name string // of the service
+	Share
+}
+
+// Share is what a group gets even when everyone wants everything.
+type Share struct {
+	Weight int   // cpu.weight, 1 to 10000; 0 = the kernel's default of 100
+	Memory int64 // memory.min in bytes: never reclaimed for others
+}
+
+// initShare is PID 1's: its log pipes and its supervision must not stall.
+var initShare = Share{Weight: 100, Memory: 32 << 20}
+
 // Setup enables the controllers, makes the groups of PID 1 and of the services,
-// and moves PID 1 (pid) into its own.
-func (t Tree) Setup(pid int, services []string) error {
+// gives each its share, and moves PID 1 (pid) into its own.
+func (t Tree) Setup(pid int, services []Group) error {
+	all := []Group{{"init", initShare}}
+	all = append(all, services...)
 	var errs []error
-	errs = append(errs, t.enable(""))
-	for _, g := range append([]string{Own, OwnInit}, groups(services)...) {
-		if err := os.MkdirAll(filepath.Join(t.Root, g), 0o755); err != nil {
-			errs = append(errs, err)
-		}
-		if g == Own {
-			errs = append(errs, t.enable(Own))
-		}
+	errs = append(errs, t.enable(""), os.MkdirAll(filepath.Join(t.Root, Own), 0o755), t.enable(Own))
+	var sum Share // a child is protected only as far as its parent is
+	for _, g := range all {
+		errs = append(errs, os.MkdirAll(filepath.Join(t.Root, Service(g.Name)), 0o755), t.share(Service(g.Name), g.Share))
+		sum.Weight += max(g.Weight, 1)
+		sum.Memory += g.Memory
 	}
+	sum.Weight = min(sum.Weight, maxWeight)
+	errs = append(errs, t.share(Own, sum))
 	err := os.WriteFile(filepath.Join(t.Root, OwnInit, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("move pid %d into its group: %w", pid, err))
@@ -45,16 +62,24 @@ func (t Tree) Setup(pid int, services []string) error {
 	return errors.Join(errs...)
 }
 
+const maxWeight = 10000
+
+// share writes a group's share; what is zero stays the kernel's default.
+func (t Tree) share(group string, s Share) error {
+	var errs []error
+	for file, n := range map[string]int64{"cpu.weight": int64(s.Weight), "memory.min": s.Memory} {
+		if n == 0 {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(t.Root, group, file), []byte(strconv.FormatInt(n, 10)), 0o644); err != nil {
+			errs = append(errs, fmt.Errorf("%s of group %s: %w", file, group, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Service is the group of the service called name.
 func Service(name string) string { return Own + "/" + name }
-
-func groups(services []string) []string {
-	out := make([]string, 0, len(services))
-	for _, s := range services {
-		out = append(out, Service(s))
-	}
-	return out
-}
 
 // enable turns on every controller of a group for its children, one by one if
 // the kernel refuses them together.

@@ -33,13 +33,18 @@ func TestSetup(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "cgroup.controllers", "cpuset cpu io memory pids\n")
 	write(t, root, "garboard/cgroup.controllers", "cpuset cpu io memory pids\n")
-	if err := (Tree{root}).Setup(1, []string{"crio", "kubelet"}); err != nil {
+	if err := (Tree{root}).Setup(1, []Group{{"crio", Share{39, 96 << 20}}, {"kubelet", Share{}}}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
 		"cgroup.subtree_control":          "+cpuset +cpu +io +memory +pids",
 		"garboard/cgroup.subtree_control": "+cpuset +cpu +io +memory +pids",
 		"garboard/init/cgroup.procs":      "1",
+		"garboard/init/memory.min":        "33554432",
+		"garboard/crio/cpu.weight":        "39",
+		"garboard/crio/memory.min":        "100663296",
+		"garboard/cpu.weight":             "140",
+		"garboard/memory.min":             "134217728",
 	} {
 		if got := read(t, root, name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -49,6 +54,9 @@ func TestSetup(t *testing.T) {
 		if st, err := os.Stat(filepath.Join(root, g)); err != nil || !st.IsDir() {
 			t.Errorf("%s was not made: %v", g, err)
 		}
+	}
+	if _, err := os.Stat(filepath.Join(root, "garboard/kubelet/memory.min")); err == nil {
+		t.Error("a share that nobody gave was set")
 	}
 }
 

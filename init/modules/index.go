@@ -10,9 +10,11 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -82,6 +84,17 @@ func name(p string) string {
 }
 
 func canonical(n string) string { return strings.ReplaceAll(n, "-", "_") }
+
+// LoadAll loads every module of the image, before no more can be. It returns how
+// many the kernel has taken; one that finds no device is no fault.
+func (x *Index) LoadAll() (loaded int) {
+	for _, m := range slices.Sorted(maps.Keys(x.file)) {
+		if x.loadNamed(m, map[string]bool{}) == nil {
+			loaded++
+		}
+	}
+	return loaded
+}
 
 // Load loads the module called n, or every module that has it as an alias, with
 // what they depend on.

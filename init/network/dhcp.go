@@ -18,16 +18,16 @@ const (
 // client speaks DHCPv4 (RFC 2131) on one link.
 type client struct {
 	link     string
-	hostname string
+	hostname func() string // told to the server; "" = none
 }
 
 func (c client) options() []dhcpv4.Modifier {
 	m := []dhcpv4.Modifier{dhcpv4.WithRequestedOptions(
 		dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionClasslessStaticRoute,
 		dhcpv4.OptionDomainNameServer, dhcpv4.OptionDomainName, dhcpv4.OptionDNSDomainSearchList,
-		dhcpv4.OptionRenewTimeValue, dhcpv4.OptionRebindingTimeValue)}
-	if c.hostname != "" {
-		m = append(m, dhcpv4.WithOption(dhcpv4.OptHostName(c.hostname)))
+		dhcpv4.OptionHostName, dhcpv4.OptionNTPServers, dhcpv4.OptionRenewTimeValue, dhcpv4.OptionRebindingTimeValue)}
+	if name := c.hostname(); name != "" {
+		m = append(m, dhcpv4.WithOption(dhcpv4.OptHostName(name)))
 	}
 	return m
 }

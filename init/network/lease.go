@@ -19,6 +19,8 @@ type Lease struct {
 	Routes   []Route
 	DNS      []net.IP
 	Search   []string
+	Hostname string   // option 12, as the server wrote it; "" if it gives none
+	NTP      []net.IP // option 42
 	Server   net.IP
 	Obtained time.Time
 	T1, T2   time.Duration // after Obtained: renew with the same server, with any
@@ -55,7 +57,7 @@ func newLease(ack *dhcpv4.DHCPv4, now time.Time) (*Lease, error) {
 	if ones, bits := mask.Size(); len(mask) != net.IPv4len || bits != 32 || ones == 0 {
 		mask = ip.DefaultMask()
 	}
-	l := &Lease{Addr: &net.IPNet{IP: ip, Mask: mask}, DNS: ack.DNS(), Server: ack.ServerIdentifier(), Obtained: now, ack: ack}
+	l := &Lease{Addr: &net.IPNet{IP: ip, Mask: mask}, DNS: ack.DNS(), Hostname: ack.HostName(), NTP: ack.NTPServers(), Server: ack.ServerIdentifier(), Obtained: now, ack: ack}
 	if r := ack.Router(); len(r) > 0 && !r[0].IsUnspecified() {
 		l.Router = r[0]
 	}

@@ -31,8 +31,9 @@ func Loopback() error {
 
 // Manager keeps every wired link configured, those that appear later too.
 type Manager struct {
-	Root     string // "" on a node
-	Hostname string // sent to DHCP servers
+	Root     string                     // "" on a node
+	Hostname func() string              // sent to DHCP servers; "" = none
+	Leased   func(link string, l Lease) // called with each lease, new or renewed
 	Printf   func(format string, args ...any)
 	Guard    func(who string) // deferred in each goroutine
 
@@ -152,6 +153,9 @@ func (m *Manager) keep(ctx context.Context, up <-chan struct{}, index int, name 
 		configure: func(old, new *Lease) error {
 			if err := apply(index, old, new); err != nil {
 				return err
+			}
+			if new != nil {
+				m.Leased(name, *new)
 			}
 			return m.resolv(name, new)
 		}}

@@ -59,6 +59,10 @@ func TestNewLease(t *testing.T) {
 			func(l *Lease) bool { return l.T1 == 30*time.Minute }},
 		{"for ever", []dhcpv4.Modifier{dhcpv4.WithLeaseTime(0xffffffff)}, func(l *Lease) bool { return l.Lifetime == aLongTime && l.T1 > 0 }},
 		{"zero seconds", []dhcpv4.Modifier{dhcpv4.WithLeaseTime(0)}, func(l *Lease) bool { return l.Lifetime == minLifetime }},
+		{"name and time servers", []dhcpv4.Modifier{dhcpv4.WithOption(dhcpv4.OptHostName("edge-7")),
+			dhcpv4.WithOption(dhcpv4.OptNTPServers(net.IPv4(10, 0, 2, 4), net.IPv4(10, 0, 2, 5)))}, func(l *Lease) bool {
+			return l.Hostname == "edge-7" && len(l.NTP) == 2 && l.NTP[1].Equal(net.IPv4(10, 0, 2, 5))
+		}},
 		{"no mask", []dhcpv4.Modifier{dhcpv4.WithNetmask(net.IPMask{})}, func(l *Lease) bool { return l.Addr.String() == "10.0.2.15/8" }},
 	} {
 		l, err := newLease(ack(t, tt.mod...), now)

@@ -120,63 +120,6 @@ func Dirs(root string, list []table.Dir) error {
 	return errors.Join(errs...)
 }
 
-// DefaultHostname is used when nobody gives a name.
-const DefaultHostname = "garboard"
-
-// Hostname chooses the node's name: the kernel command line's
-// garboard.hostname, then /etc/hostname, then the table. A name that is not
-// valid is passed over and named in the error; the choice stands all the same.
-func Hostname(cmdline, etc, table string) (string, error) {
-	var errs []error
-	for _, c := range []struct{ from, name string }{
-		{"garboard.hostname on the kernel command line", cmdline},
-		{"/etc/hostname", firstLine(etc)},
-		{"the node table", table},
-	} {
-		if c.name == "" {
-			continue
-		}
-		if err := CheckHostname(c.name); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", c.from, err))
-			continue
-		}
-		return c.name, errors.Join(errs...)
-	}
-	return DefaultHostname, errors.Join(errs...)
-}
-
-func firstLine(s string) string {
-	for line := range strings.SplitSeq(s, "\n") {
-		line = strings.TrimSpace(line)
-		if line != "" && line[0] != '#' {
-			return line
-		}
-	}
-	return ""
-}
-
-// CheckHostname tells what keeps name from being a Kubernetes node name (an RFC
-// 1123 subdomain) that the kernel takes too (64 bytes, sethostname(2)).
-func CheckHostname(name string) error {
-	if len(name) > 64 {
-		return fmt.Errorf("hostname %q has %d characters, at most 64 are possible", name, len(name))
-	}
-	for label := range strings.SplitSeq(name, ".") {
-		switch {
-		case label == "" || len(label) > 63:
-			return fmt.Errorf("hostname %q: each part between dots has 1 to 63 characters", name)
-		case label[0] == '-' || label[len(label)-1] == '-':
-			return fmt.Errorf("hostname %q: no part may begin or end with '-'", name)
-		}
-		for _, r := range label {
-			if !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-') {
-				return fmt.Errorf("hostname %q: %q is not one of a-z, 0-9, '-', '.'", name, r)
-			}
-		}
-	}
-	return nil
-}
-
 // Hosts is the text of /etc/hosts for a node called name.
 func Hosts(name string) string {
 	short, _, dotted := strings.Cut(name, ".")

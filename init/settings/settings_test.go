@@ -74,26 +74,6 @@ func TestDirs(t *testing.T) {
 	}
 }
 
-func TestHostname(t *testing.T) {
-	for _, tt := range []struct {
-		cmdline, etc, table, want string
-		complain                  bool
-	}{
-		{"a", "b", "c", "a", false},
-		{"", "# comment\n\nb\n", "c", "b", false},
-		{"", "", "c", "c", false},
-		{"", "", "", DefaultHostname, false},
-		{"Bad_Name", "b", "", "b", true},
-		{"-a", "a..b", strings.Repeat("x", 65), DefaultHostname, true},
-		{"node-1.example.com", "", "", "node-1.example.com", false},
-	} {
-		got, err := Hostname(tt.cmdline, tt.etc, tt.table)
-		if got != tt.want || (err != nil) != tt.complain {
-			t.Errorf("%+v: got %q, %v", tt, got, err)
-		}
-	}
-}
-
 func TestMachineID(t *testing.T) {
 	got, err := MachineID("7B4A1E8C-0F0D-4B43-9C3C-5A9D0B0C7E11\n")
 	if err != nil || got != "7b4a1e8c0f0d4b439c3c5a9d0b0c7e11\n" {

@@ -77,6 +77,16 @@ func (s *Sequence) Begun() bool {
 	return !s.begun.IsZero()
 }
 
+// Ceiling is how long the way down may take at most.
+func (s *Sequence) Ceiling() time.Duration { return s.total(s.grace()) }
+
+// Clean says whether nothing has gone wrong so far.
+func (s *Sequence) Clean() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.unclean) == 0
+}
+
 // Run waits for the first request and carries it out. It returns only if the
 // kernel refuses to end.
 func (s *Sequence) Run() {

@@ -31,6 +31,7 @@ type Reaper struct {
 	children bool          // there may be children
 	empty    chan struct{} // closed when wait(2) has said there are none
 	sigs     chan os.Signal
+	turns    chan chan struct{}
 }
 
 // Process is a child that somebody waits for.
@@ -52,7 +53,7 @@ type Spec struct {
 
 // NewReaper returns a reaper that hears of dead children from now on.
 func NewReaper() *Reaper {
-	r := &Reaper{procs: map[int]*Process{}, empty: make(chan struct{}), sigs: make(chan os.Signal, 1)}
+	r := &Reaper{procs: map[int]*Process{}, empty: make(chan struct{}), sigs: make(chan os.Signal, 1), turns: make(chan chan struct{})}
 	signal.Notify(r.sigs, unix.SIGCHLD)
 	return r
 }
@@ -65,10 +66,21 @@ func (r *Reaper) Run(stop <-chan struct{}) {
 		select {
 		case <-r.sigs:
 			r.reap()
+		case turned := <-r.turns:
+			close(turned)
 		case <-stop:
 			return
 		}
 	}
+}
+
+// Turn returns when Run has gone once around its loop and the lock was free: a
+// sign of life. It waits for ever if they hang.
+func (r *Reaper) Turn() {
+	turned := make(chan struct{})
+	r.turns <- turned
+	<-turned
+	r.Orphans()
 }
 
 // reap takes every status there is. SIGCHLD does not count how many died.

@@ -61,6 +61,7 @@ type service struct {
 	state   State
 	changed chan struct{} // closed and replaced with each change of state
 	proc    *Process
+	deaths  int  // that nobody asked for, since boot
 	asked   bool // the next exit was asked for: no back-off; another request adds nothing
 	final   bool // the node shuts down: not to be started again ...
 	once    bool // ... but for this one time
@@ -100,6 +101,7 @@ func (s *service) life(ctx context.Context) {
 	defer s.set(Ended)
 	s.waitAfter()
 	delay := s.sup.timing.First
+	row := 0 // deaths without a stable time between them
 	for ctx.Err() == nil {
 		began := time.Now()
 		how, asked := s.run(ctx)
@@ -116,21 +118,57 @@ func (s *service) life(ctx context.Context) {
 			return
 		}
 		if time.Since(began) >= s.sup.timing.Stable {
-			delay = s.sup.timing.First
+			delay, row = s.sup.timing.First, 0
 		}
+		row++
+		n := s.died()
 		select {
 		case <-s.kick: // meant for an earlier back-off
 		default:
 		}
 		s.set(BackOff)
-		s.sup.printf("service %s: exited: %s, restart in %s", s.Name, how, delay)
-		if s.log != nil {
-			for _, line := range s.log.Tail() {
-				s.sup.printf("service %s: said: %s", s.Name, line)
-			}
-		}
+		s.sup.printf("service %s: exited: %s, restart in %s%s", s.Name, how, delay, times(n))
+		s.lastWords(row)
 		s.pause(ctx, delay)
 		delay = min(2*delay, s.sup.timing.Max)
+	}
+}
+
+// died counts a death and returns how many there were since boot.
+func (s *service) died() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deaths++
+	return s.deaths
+}
+
+func times(n int) string {
+	if n < 2 {
+		return ""
+	}
+	return fmt.Sprintf(", %d times since boot", n)
+}
+
+const (
+	talkative = 3  // deaths in a row whose last words the console shows
+	seldom    = 10 // ... and of later ones each so manieth
+)
+
+// lastWords shows the last lines of a service that died. One that dies again
+// and again says the same each time; the file has it all.
+func (s *service) lastWords(row int) {
+	if s.log == nil {
+		return
+	}
+	tail := s.log.Tail()
+	if row > talkative && row%seldom != 0 {
+		if row == talkative+1 {
+			s.sup.printf("service %s: its last lines are shown every %dth time from now on; see %s", s.Name, seldom, s.log.path)
+		}
+		return
+	}
+	for _, line := range tail {
+		s.sup.printf("service %s: said: %s", s.Name, line)
 	}
 }
 

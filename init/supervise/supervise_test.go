@@ -115,6 +115,7 @@ func TestStatusesAreRightWhenHundredsOfOrphansDie(t *testing.T) {
 	if r.Orphans() != 400 {
 		t.Errorf("%d orphans reaped, want 400", r.Orphans())
 	}
+	r.Turn()
 	if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
 		t.Errorf("wait: %v, want no child left", err)
 	}
@@ -155,7 +156,7 @@ func TestChildHasNothingOfOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := r.Start(Spec{Argv: []string{"/bin/sh", "-c", "ls -m /proc/self/fd | tr -d ' '; ps -o sid= -p $$; echo $$; grep Sig[BI] /proc/$$/status"},
+	p, err := r.Start(Spec{Argv: []string{"/bin/sh", "-c", "ls -m /proc/self/fd | tr -d ' '; ps -o sid= -p $$; echo $$; exec grep Sig[BI] /proc/self/status"},
 		Output: log.write, Cgroup: -1, Env: []string{defaultPath}})
 	if err != nil {
 		t.Fatal(err)
@@ -232,6 +233,29 @@ func TestBackOffGrowsAndTailIsShown(t *testing.T) {
 		if !strings.Contains(s, want) {
 			t.Errorf("no %q in\n%s", want, s)
 		}
+	}
+}
+
+// One that dies all the time is counted, and its last words are not repeated each time.
+func TestDeathsAreCountedAndSaidSparingly(t *testing.T) {
+	if !inChild(t) {
+		return
+	}
+	v, l := supervisor(t, sh("a", "", "echo last words; exit 3"))
+	v.timing = Timing{time.Millisecond, 2 * time.Millisecond, time.Hour}
+	v.Start("a")
+	l.waitFor(", 21 times since boot", 1)
+	v.NoMoreRestarts()
+	s := l.text()
+	// The first three, the tenth, the twentieth.
+	if n := strings.Count(s, "said: last words"); n < 1 || n > 5 { // fewer if the pipe is read late
+		t.Errorf("last words shown %d times, want at most 5:\n%s", n, s)
+	}
+	if n := strings.Count(s, "are shown every 10th time from now on; see "); n != 1 {
+		t.Errorf("said %d times that last words are left out", n)
+	}
+	if st := v.States()[0]; !strings.Contains(st, ", died 2") {
+		t.Errorf("state %q", st)
 	}
 }
 

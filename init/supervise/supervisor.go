@@ -138,6 +138,16 @@ func (v *Supervisor) RoleEnded(ctx context.Context, role string) bool {
 	return s == nil || s.wait(ctx, func(st State) bool { return st == Ended })
 }
 
+// State is the state of the service with a role; Ended if no service has it.
+func (v *Supervisor) State(role string) State {
+	s := v.byRole(role)
+	if s == nil {
+		return Ended
+	}
+	st, _ := s.get()
+	return st
+}
+
 // States tells of each service, for the console.
 func (v *Supervisor) States() []string {
 	var out []string
@@ -146,6 +156,9 @@ func (v *Supervisor) States() []string {
 		text := fmt.Sprintf("%s: %s", s.Name, s.state)
 		if s.proc != nil {
 			text += fmt.Sprintf(", pid %d", s.proc.Pid)
+		}
+		if s.deaths > 0 {
+			text += fmt.Sprintf(", died %d times", s.deaths)
 		}
 		s.mu.Unlock()
 		out = append(out, text)

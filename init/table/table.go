@@ -20,6 +20,8 @@ type Table struct {
 	Name      string    `json:"name"`               // recipe name and architecture, for the console
 	BuildTime time.Time `json:"buildTime"`          // the clock is never earlier than this
 	Hostname  string    `json:"hostname,omitempty"` // default; DHCP and /etc/hostname come first
+	NTP       []string  `json:"ntp,omitempty"`      // time servers, asked after those of DHCP
+	Watchdog  string    `json:"watchdog,omitempty"` // words for package watchdog's Parse
 	// Modules are loaded at boot in this order, dependencies included by modules.dep.
 	Modules []string `json:"modules,omitempty"`
 	// Sysctls are written below /proc/sys in this order ("net.ipv4.ip_forward").
@@ -72,6 +74,8 @@ type Service struct {
 	WaitSeconds int      `json:"waitSeconds,omitempty"`
 	Ready       *Probe   `json:"ready,omitempty"`
 	OOMScoreAdj int      `json:"oomScoreAdj,omitempty"`
+	CPUWeight   int      `json:"cpuWeight,omitempty"` // cpu.weight of its cgroup, 1 to 10000
+	MemoryMin   int64    `json:"memoryMin,omitempty"` // memory.min of its cgroup, bytes
 }
 
 // Probe decides when a service is ready. Exactly one of Exec, TCP and Unix is set.
@@ -113,6 +117,8 @@ func (t *Table) Check() error {
 			return fmt.Errorf("service %s: command must begin with an absolute path", s.Name)
 		case s.Restart != RestartAlways && s.Restart != RestartOnFailure && s.Restart != RestartNever:
 			return fmt.Errorf("service %s: restart policy %q is not one of Always, OnFailure, Never", s.Name, s.Restart)
+		case s.CPUWeight < 0 || s.CPUWeight > 10000 || s.MemoryMin < 0:
+			return fmt.Errorf("service %s: a CPU weight is 1 to 10000, a memory minimum not negative", s.Name)
 		case s.GraceSeconds < 0:
 			return fmt.Errorf("service %s: negative grace", s.Name)
 		case s.Role != "" && roles[s.Role] != "":
