@@ -55,6 +55,8 @@ type node struct {
 	table    *table.Table
 	modules  *modules.Index
 	hostname string
+	etcDir   string // where the writable half of /etc lies
+	hasData  bool   // /var is on the data partition
 
 	services atomic.Pointer[supervise.Supervisor]
 	server   atomic.Pointer[socket.Server]
