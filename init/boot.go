@@ -134,13 +134,21 @@ func (n *node) loadOverlay() error {
 
 // etc makes /etc writable and the directories of the table.
 func (n *node) etc() error {
-	var errs []error
-	upper, work := mounts.EtcDirs(n.etcDir)
-	for _, d := range []string{upper, work} {
-		errs = append(errs, os.MkdirAll(d, 0o755))
+	err := n.etcOverlay(n.etcDir)
+	if err != nil && n.etcDir != etcLocal {
+		n.printf("etc: WARNING: %s: what is written to /etc is lost at the end", oneLine(err))
+		err = n.etcOverlay(etcLocal)
 	}
-	errs = append(errs, mounts.Make(n.sys, "/", mounts.EtcOverlay(n.etcDir)), settings.Dirs("/", n.table.Dirs))
-	return errors.Join(errs...)
+	return errors.Join(err, settings.Dirs("/", n.table.Dirs))
+}
+
+// etcOverlay puts the overlay on /etc, with its writable half in dir.
+func (n *node) etcOverlay(dir string) error {
+	upper, work := mounts.EtcDirs(dir)
+	if err := errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755)); err != nil {
+		return err
+	}
+	return mounts.Make(n.sys, "/", mounts.EtcOverlay(dir))
 }
 
 // identity sets the node's name and machine id and brings the loopback up:

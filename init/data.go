@@ -28,13 +28,16 @@ const (
 // mountData puts the data partition on /var, or a tmpfs if there is none or it
 // cannot be used: a node that forgets is of more use than none.
 func (n *node) mountData() error {
-	n.etcDir = etcLocal
 	m := &data.Manager{Sys: "/sys", Dev: "/dev", Param: n.cmdline[dataParam], Run: n.tool,
 		Kernel: data.Linux{}, Printf: n.printf, Limits: data.DefaultLimits()}
 	if n.modules != nil {
 		m.Load = n.modules.Load
 	}
-	p, err := m.Prepare(n.ctx)
+	var p *data.Partition
+	err := safely(func() (err error) { // what is on a disk must not keep /var away
+		p, err = m.Prepare(n.ctx)
+		return err
+	})
 	if err == nil && p != nil {
 		if err = n.mountPartition(m, p); err == nil {
 			return nil
@@ -47,6 +50,9 @@ func (n *node) mountData() error {
 }
 
 func (n *node) mountPartition(m *data.Manager, p *data.Partition) error {
+	if n.end.Begun() {
+		return errors.New("not mounted: the node goes down")
+	}
 	list := []mounts.Mount{mounts.Data(p.Device)}
 	err := mounts.Make(n.sys, "/", list)
 	if err != nil { // e2fsck looks at what a mount does not, and the other way round
@@ -105,6 +111,9 @@ func (n *node) saveSeed() {
 // tool runs a program to its end; when ctx ends first it is killed. Its output
 // goes to a file without a name, which nothing has to read while it runs.
 func (n *node) tool(ctx context.Context, argv ...string) (data.Result, error) {
+	if n.end.Begun() {
+		return data.Result{}, errors.New("not started: the node goes down")
+	}
 	fd, err := unix.MemfdCreate("output", unix.MFD_CLOEXEC)
 	if err != nil {
 		return data.Result{}, err

@@ -66,7 +66,7 @@ type node struct {
 // Main is PID 1's life. It never returns.
 func Main() {
 	n := &node{sys: mounts.Kernel{}, groups: cgroup.Tree{Root: "/sys/fs/cgroup"},
-		console: console.New(os.Stderr, time.Now), reaper: supervise.NewReaper()}
+		console: console.New(os.Stderr, time.Now), reaper: supervise.NewReaper(), etcDir: etcLocal}
 	n.printf = n.console.Printf
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.end = shutdown.New(shutdown.Config{Printf: n.printf, Lock: n.lock, Services: n.supervised,

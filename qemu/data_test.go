@@ -100,7 +100,10 @@ type dataLine struct {
 }
 
 func (b *boot) dataLine() (dataLine, error) {
-	m, err := b.sees(podLine("tester", `data: var (\d+), etc (\d+), machine-id ([0-9a-f]{32}), seed ([0-9a-f]+) of 64 bytes, size (\d+) MiB$`), podsCeiling)
+	m, err := b.sees(podLine("tester", `data: var (\d+), etc (\d+), machine-id ([0-9a-f]{32}), seed ([0-9a-f]+) of 64 bytes, size (\d+) MiB$|GARBOARD-VERDICT .* FAIL`), podsCeiling)
+	if err == nil && m.Groups[1] == "" {
+		err = b.Console.Failure(nil, "the tester has no data to speak of")
+	}
 	if err != nil {
 		return dataLine{}, err
 	}

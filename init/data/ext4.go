@@ -44,3 +44,18 @@ func readSuper(d io.ReaderAt) (superblock, error) {
 	}
 	return superblock{blocks: blocks, blockSize: 1024 << shift}, nil
 }
+
+// copies are where mke2fs puts copies of the superblock, in bytes: groups 1 and
+// 3 with blocks of 4, 2 and 1 KiB.
+var copies = []int64{32768 << 12, 98304 << 12, 16384 << 11, 49152 << 11, 8193 << 10, 24577 << 10}
+
+// hasCopy says whether there is a copy of a superblock where one may be.
+func hasCopy(d io.ReaderAt) bool {
+	b := make([]byte, 2)
+	for _, at := range copies {
+		if _, err := d.ReadAt(b, at+0x38); err == nil && binary.LittleEndian.Uint16(b) == superMagic {
+			return true
+		}
+	}
+	return false
+}

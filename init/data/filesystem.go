@@ -46,8 +46,8 @@ func (m *Manager) fileSystem(ctx context.Context, c *candidate, p *Partition) er
 		case err != nil:
 			return err
 		case len(found) > 0:
-			return fmt.Errorf("%s holds something else (%s); it is left alone. To have it made anew, zero its first MiB", p.Device, strings.Join(found, ", "))
-		case empty:
+			return fmt.Errorf("%s holds something else (%s); it is left alone. To have it made anew: sgdisk -A %d:set:48 /dev/%s", p.Device, strings.Join(found, ", "), p.number, p.disk.name)
+		case empty && !hasCopy(f):
 			return m.format(ctx, c, p)
 		}
 		// Damage is not emptiness: there may be copies of the superblock.
@@ -110,17 +110,24 @@ func (m *Manager) check(ctx context.Context, dev string) error {
 	return m.Mend(ctx, dev)
 }
 
-// Mend has e2fsck repair whatever it can.
+// Mend has e2fsck repair whatever it can. It may take two runs: one that starts
+// from a copy of the superblock and replays the journal ends with an error right
+// after that (e2fsck 1.47), and the next one goes on from there.
 func (m *Manager) Mend(ctx context.Context, dev string) error {
-	r, err := m.bounded(ctx, m.Limits.Mend, e2fsck, "-f", "-y", dev)
-	if err != nil {
-		return err
+	ctx, cancel := context.WithTimeoutCause(ctx, m.Limits.Mend, fmt.Errorf("not done within %s", m.Limits.Mend))
+	defer cancel()
+	var r Result
+	for range 2 {
+		var err error
+		if r, err = m.bounded(ctx, m.Limits.Mend, e2fsck, "-f", "-y", dev); err != nil {
+			return err
+		}
+		if r.Status >= 0 && r.Status&^3 == 0 {
+			m.Printf("data: %s was repaired; what e2fsck could not place is in /var/lost+found", dev)
+			return nil
+		}
 	}
-	if r.Status < 0 || r.Status&^3 != 0 {
-		return fmt.Errorf("%s cannot be repaired (e2fsck -y: exit status %d: %s)", dev, r.Status, tail(r.line(), 300))
-	}
-	m.Printf("data: %s was repaired; what e2fsck could not place is in /var/lost+found", dev)
-	return nil
+	return fmt.Errorf("%s cannot be repaired (e2fsck -y: exit status %d: %s)", dev, r.Status, tail(r.line(), 300))
 }
 
 func tail(s string, n int) string {

@@ -338,7 +338,7 @@ func TestDamagedFileSystem(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		super      bool // there is one
-		preen, yes int  // exit statuses of e2fsck
+		preen, yes int  // exit statuses of e2fsck; yes 12: 12, then 1
 		ok         bool
 		say        string
 	}{
@@ -348,6 +348,8 @@ func TestDamagedFileSystem(t *testing.T) {
 		{"beyond repair", true, 4, 4, false, "is damaged"},
 		{"superblock gone, a copy is left", false, 8, 1, true, "is not empty: damaged"},
 		{"all gone", false, 8, 8, false, "is not empty: damaged"},
+		{"zeros but for a copy far behind", false, 8, 1, true, "is not empty: damaged"},
+		{"the journal is replayed first", true, 4, 12, true, "was repaired"},
 		{"killed", true, -1, -1, false, "is damaged"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -355,16 +357,32 @@ func TestDamagedFileSystem(t *testing.T) {
 			m.disk("vda", withData(t, 600*mib, guidA).Name())
 			dev := m.known("vda", 598*mib)
 			if !tt.super {
-				if err := os.WriteFile(dev, append(make([]byte, 4096), "groups"...), 0o644); err != nil {
+				first := append(make([]byte, 4096), "groups"...)
+				if strings.HasPrefix(tt.name, "zeros") {
+					first = nil
+				}
+				if err := os.WriteFile(dev, first, 0o644); err != nil {
 					t.Fatal(err)
 				}
 				if err := os.Truncate(dev, 598*mib); err != nil {
 					t.Fatal(err)
 				}
+				if first == nil {
+					f, err := os.OpenFile(dev, os.O_RDWR, 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					f.WriteAt(super(1000), 128*mib)
+					f.Close()
+				}
 			}
+			runs := 0
 			m.tools["e2fsck"] = func(argv []string) Result {
 				if slices.Contains(argv, "-p") {
 					return Result{Status: tt.preen, Output: "x"}
+				}
+				if runs++; tt.yes == 12 && runs == 2 {
+					return Result{Status: 1}
 				}
 				if tt.yes == 1 {
 					m.mkfs(dev)
