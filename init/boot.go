@@ -44,7 +44,8 @@ func (n *node) phases() []phase {
 		{name: "mounts", after: []string{"root"}, do: n.baseMounts},
 		{name: "overlay", after: []string{"root"}, do: n.loadOverlay},
 		{name: "cgroups", after: []string{"mounts", "table"}, do: n.cgroups},
-		{name: "etc", after: []string{"mounts", "overlay", "table"}, do: n.etc},
+		{name: "data", after: []string{"mounts", "overlay"}, do: n.mountData},
+		{name: "etc", after: []string{"data", "table"}, do: n.etc},
 		{name: "identity", after: []string{"etc"}, do: n.identity},
 		{name: "runtime", after: []string{"cgroups", "identity"}, do: n.startRuntime},
 
@@ -52,6 +53,7 @@ func (n *node) phases() []phase {
 		{name: "socket", after: []string{"runtime"}, do: n.serveSocket},
 		{name: "pod logs", after: []string{"runtime"}, do: n.followPods},
 		{name: "more mounts", after: []string{"runtime"}, do: n.moreMounts},
+		{name: "random seed", after: []string{"runtime"}, do: n.stirSeed},
 		{name: "modules", after: []string{"runtime"}, do: n.loadModules},
 		{name: "sysctls", after: []string{"modules"}, do: n.sysctls},
 		{name: "network", after: []string{"runtime"}, do: n.network},
@@ -137,12 +139,21 @@ func (n *node) loadOverlay() error {
 
 // etc makes /etc writable and the directories of the table.
 func (n *node) etc() error {
-	var errs []error
-	for _, d := range []string{mounts.EtcUpper, mounts.EtcWork} {
-		errs = append(errs, os.MkdirAll(d, 0o755))
+	err := n.etcOverlay(n.etcDir)
+	if err != nil && n.etcDir != etcLocal {
+		n.printf("etc: WARNING: %s: what is written to /etc is lost at the end", oneLine(err))
+		err = n.etcOverlay(etcLocal)
 	}
-	errs = append(errs, mounts.Make(n.sys, "/", mounts.EtcOverlay()), settings.Dirs("/", n.table.Dirs))
-	return errors.Join(errs...)
+	return errors.Join(err, settings.Dirs("/", n.table.Dirs))
+}
+
+// etcOverlay puts the overlay on /etc, with its writable half in dir.
+func (n *node) etcOverlay(dir string) error {
+	upper, work := mounts.EtcDirs(dir)
+	if err := errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755)); err != nil {
+		return err
+	}
+	return mounts.Make(n.sys, "/", mounts.EtcOverlay(dir))
 }
 
 // identity sets the node's name and machine id and brings the loopback up:

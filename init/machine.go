@@ -50,6 +50,7 @@ func (m machine) CloseAll() {
 		defer close(done)
 		defer m.n.guard("end of the background work")
 		m.n.bg.Wait()
+		m.n.saveSeed()
 		if s := m.n.server.Load(); s != nil {
 			if err := s.Close(); err != nil {
 				m.n.printf("shutdown: %v", err)

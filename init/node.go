@@ -59,6 +59,8 @@ type node struct {
 	modules *modules.Index
 	naming  settings.Naming
 	clock   *clock.Keeper
+	etcDir  string // where the writable half of /etc lies
+	hasData bool   // /var is on the data partition
 
 	services atomic.Pointer[supervise.Supervisor]
 	server   atomic.Pointer[socket.Server]
@@ -69,7 +71,7 @@ type node struct {
 // Main is PID 1's life. It never returns.
 func Main() {
 	n := &node{sys: mounts.Kernel{}, groups: cgroup.Tree{Root: "/sys/fs/cgroup"},
-		console: console.New(os.Stderr, time.Now), reaper: supervise.NewReaper()}
+		console: console.New(os.Stderr, time.Now), reaper: supervise.NewReaper(), etcDir: etcLocal}
 	n.printf = n.console.Printf
 	n.naming = settings.Naming{Set: n.setHostname, Printf: n.printf}
 	n.ctx, n.cancel = context.WithCancel(context.Background())

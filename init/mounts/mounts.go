@@ -59,22 +59,39 @@ var early = []Mount{
 // Early returns the mounts made before anything else; they move into the root.
 func Early() []Mount { return slices.Clone(early) }
 
-// Base returns the mounts of a node on its root that its services need, in order.
+// Base returns the mounts of a node on its root that its services need, in
+// order; all but /var, see Data and Memory.
 //
 // /var, /run and /tmp stay executable: CNI installers put programs below
 // /opt (/var/opt), and volumes of pods lie below /var/lib/kubelet.
 func Base() []Mount {
 	return []Mount{
 		{Source: "devpts", Target: "/dev/pts", Type: "devpts", Flags: nosuid | noexec, Data: "mode=0620,gid=5,ptmxmode=0666", Mode: 0o755},
-		{Source: "shm", Target: "/dev/shm", Type: "tmpfs", Flags: nosuid | nodev | noexec, Data: "mode=1777", Mode: 0o1777},
+		{Source: "shm", Target: "/dev/shm", Type: "tmpfs", Flags: nosuid | nodev | noexec, Data: "mode=1777" + small, Mode: 0o1777},
 		{Source: "mqueue", Target: "/dev/mqueue", Type: "mqueue", Flags: nosuid | nodev | noexec, Mode: 0o1777, Optional: true},
-		{Source: "run", Target: "/run", Type: "tmpfs", Flags: nosuid | nodev, Data: "mode=0755"},
-		{Source: "tmp", Target: "/tmp", Type: "tmpfs", Flags: nosuid | nodev, Data: "mode=1777"},
-		{Source: "var", Target: "/var", Type: "tmpfs", Flags: nosuid | nodev, Data: "mode=0755"},
+		{Source: "run", Target: "/run", Type: "tmpfs", Flags: nosuid | nodev, Data: "mode=0755" + small},
+		{Source: "tmp", Target: "/tmp", Type: "tmpfs", Flags: nosuid | nodev, Data: "mode=1777" + small},
 		{Source: "cgroup2", Target: "/sys/fs/cgroup", Type: "cgroup2", Flags: nosuid | nodev | noexec, Data: "nsdelegate"},
 		// Shared, or CSI's and CNI's mounts do not reach the pods.
 		{Source: "none", Target: "/", Flags: unix.MS_SHARED | unix.MS_REC},
 	}
+}
+
+// small caps the tmpfs of which nobody needs much: a tenth of the memory each.
+// A file costs about a KiB of memory beside its content, and that has a cap, too.
+const small = ",size=10%,nr_inodes=64k"
+
+// Memory returns /var of a node without a data partition: a tmpfs of at most two
+// fifths of the memory, so that with the others full to the brim there is
+// enough left to run.
+func Memory() Mount {
+	return Mount{Source: "var", Target: "/var", Type: "tmpfs", Flags: nosuid | nodev, Data: "mode=0755,size=40%,nr_inodes=256k"}
+}
+
+// Data returns /var on the data partition. nosuid holds for volumes only: a
+// container's root is an overlay mount, which has flags of its own.
+func Data(device string) Mount {
+	return Mount{Source: device, Target: "/var", Type: "ext4", Flags: nosuid | nodev | unix.MS_NOATIME}
 }
 
 // Later returns the mounts that nothing waits for. That of bpf is slow: the
@@ -87,19 +104,20 @@ func Later() []Mount {
 	}
 }
 
-// EtcOverlay returns the mounts that make /etc writable: the image's below, a tmpfs above.
-func EtcOverlay() []Mount {
+// EtcOverlay returns the mounts that make /etc writable: the image's below, and
+// above it what was written, in dir (EtcDirs).
+func EtcOverlay(dir string) []Mount {
+	upper, work := EtcDirs(dir)
 	return []Mount{{
 		Source: "etc", Target: "/etc", Type: "overlay", Flags: nosuid | nodev,
-		Data: "lowerdir=/etc,upperdir=" + EtcUpper + ",workdir=" + EtcWork,
+		Data: "lowerdir=/etc,upperdir=" + upper + ",workdir=" + work,
 	}}
 }
 
-// The writable half of /etc, on the tmpfs at /run.
-const (
-	EtcUpper = "/run/garboard/etc/upper"
-	EtcWork  = "/run/garboard/etc/work"
-)
+// EtcDirs are the directories in dir that the overlay on /etc needs.
+func EtcDirs(dir string) (upper, work string) {
+	return filepath.Join(dir, "upper"), filepath.Join(dir, "work")
+}
 
 // Make carries out list below root and returns what failed, each failure naming
 // its entry. An optional file system the kernel lacks is no failure, nor is one

@@ -59,10 +59,13 @@ func TestMakeNamesWhatFailed(t *testing.T) {
 }
 
 func TestNothingWritableForPodsIsNoexec(t *testing.T) {
-	for _, m := range slices.Concat(Base(), Later(), EtcOverlay()) {
+	for _, m := range slices.Concat(Base(), Later(), EtcOverlay("/e"), []Mount{Memory(), Data("/dev/x")}) {
 		exec := m.Target == "/var" || m.Target == "/run" || m.Target == "/tmp"
 		if exec && m.Flags&unix.MS_NOEXEC != 0 {
 			t.Errorf("%s is noexec", m)
+		}
+		if m.Type == "tmpfs" && (!strings.Contains(m.Data, "size=") || !strings.Contains(m.Data, "nr_inodes=")) {
+			t.Errorf("%s has no cap", m)
 		}
 		if m.Type == "tmpfs" && m.Flags&(unix.MS_NOSUID|unix.MS_NODEV) != unix.MS_NOSUID|unix.MS_NODEV {
 			t.Errorf("%s lacks nosuid or nodev", m)

@@ -20,7 +20,8 @@ const (
 	turn          = 256 << 10 // bytes of one container before the next has its turn
 )
 
-// Follower follows dir/<pod>/<container>/*.log (normally /var/log/pods).
+// Follower follows dir/<pod>/<container>/*.log (normally /var/log/pods). What
+// is in the files when it starts is from an earlier boot, and left out.
 type Follower struct {
 	Dir    string
 	Emit   func(source, text string) // must not block
@@ -28,9 +29,10 @@ type Follower struct {
 
 	fd      int
 	in      *os.File
-	pods    map[int]string        // watch -> name of the pod's directory
-	conts   map[int]*container    // watch -> container
-	byPath  map[string]*container // path of the container's directory
+	pods    map[int]string         // watch -> name of the pod's directory
+	conts   map[int]*container     // watch -> container
+	byPath  map[string]*container  // path of the container's directory
+	old     map[string]os.FileInfo // log files that were there at the start
 	buf     []byte
 	full    bool
 	drained chan chan struct{}
@@ -59,6 +61,13 @@ func (w *Follower) Start() error {
 	w.pods, w.conts, w.byPath = map[int]string{}, map[int]*container{}, map[string]*container{}
 	w.buf = make([]byte, readSize)
 	w.drained = make(chan chan struct{})
+	w.old = map[string]os.FileInfo{}
+	names, _ := filepath.Glob(filepath.Join(w.Dir, "*/*/*.log"))
+	for _, n := range names {
+		if st, err := os.Lstat(n); err == nil {
+			w.old[n] = st
+		}
+	}
 	if _, err := unix.InotifyAddWatch(fd, w.Dir, unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_ONLYDIR); err != nil {
 		return errors.Join(fmt.Errorf("watch %s: %w", w.Dir, err), w.in.Close())
 	}
@@ -307,7 +316,11 @@ func (w *Follower) next(c *container) bool {
 	if err != nil {
 		return false
 	}
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+	st, err := f.Stat()
+	if err == nil && w.old[at] != nil && os.SameFile(st, w.old[at]) {
+		_, err = f.Seek(w.old[at].Size(), io.SeekStart)
+	}
+	if err != nil || !st.Mode().IsRegular() {
 		_ = f.Close()
 		return false
 	}

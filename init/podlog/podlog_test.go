@@ -117,6 +117,8 @@ func appendTo(t *testing.T, path, text string) {
 func TestFollow(t *testing.T) {
 	dir := t.TempDir()
 	var got collected
+	c := filepath.Join(dir, "default_hello_1-2-3", "main")
+	appendTo(t, filepath.Join(c, "0.log"), "t stdout F from an earlier boot\n")
 	w := &Follower{Dir: dir, Emit: got.emit, Printf: t.Logf}
 	if err := w.Start(); err != nil {
 		t.Fatal(err)
@@ -134,7 +136,6 @@ func TestFollow(t *testing.T) {
 		}
 		t.Fatalf("%q did not come: %q", want, got.all())
 	}
-	c := filepath.Join(dir, "default_hello_1-2-3", "main")
 	appendTo(t, filepath.Join(c, "0.log"), "t stdout F one\n")
 	wait("default/hello/main: one")
 	appendTo(t, filepath.Join(c, "0.log"), "t stdout F two\n")

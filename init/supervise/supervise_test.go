@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -162,10 +163,14 @@ func TestChildHasNothingOfOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-p.Done()
+	// Its end may be seen before its last words have come through the pipe.
+	var b []byte
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && !strings.Contains(string(b), "SigIgn:"); time.Sleep(time.Millisecond) {
+		b, _ = os.ReadFile(filepath.Join(dir, "x.log"))
+	}
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	b, _ := os.ReadFile(filepath.Join(dir, "x.log"))
 	f2 := strings.Fields(string(b))
 	if len(f2) < 7 || f2[0] != "0,1,2,3" || f2[1] != f2[2] { // 3 is the directory that ls reads
 		t.Errorf("want descriptors 0 to 2 and a session of its own:\n%s", b)
@@ -248,7 +253,9 @@ func TestDeathsAreCountedAndSaidSparingly(t *testing.T) {
 	v.NoMoreRestarts()
 	s := l.text()
 	// The first three, the tenth, the twentieth.
-	if n := strings.Count(s, "said: last words"); n < 1 || n > 5 { // fewer if the pipe is read late
+	// Lines that come late through the pipe are shown with the next death's, so
+	// what counts is how often something is shown, not how many lines.
+	if n := len(regexp.MustCompile(`(?:service a: said: last words\n)+`).FindAllString(s, -1)); n < 1 || n > 5 {
 		t.Errorf("last words shown %d times, want at most 5:\n%s", n, s)
 	}
 	if n := strings.Count(s, "are shown every 10th time from now on; see "); n != 1 {

@@ -1,0 +1,296 @@
+package data
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/diskfs/go-diskfs/partition/gpt"
+)
+
+// Limits are the ceilings of the waits.
+type Limits struct {
+	Named time.Duration // for the disk that the kernel command line names
+	Late  time.Duration // for a data partition, where there are disks but none holds one
+	Probe time.Duration // blkid
+	Make  time.Duration // mke2fs
+	Check time.Duration // e2fsck -p
+	Mend  time.Duration // e2fsck -y
+	Grow  time.Duration // the file system; it goes on growing after that
+}
+
+// DefaultLimits are a node's.
+func DefaultLimits() Limits {
+	return Limits{Named: 10 * time.Second, Late: time.Second, Probe: 10 * time.Second,
+		Make: 2 * time.Minute, Check: 2 * time.Minute, Mend: 10 * time.Minute, Grow: 10 * time.Second}
+}
+
+// Kernel is what is asked of the kernel about partitions and file systems.
+type Kernel interface {
+	// SetPartition makes the kernel's idea of a partition that of the table.
+	// Offsets are in bytes; was is the kernel's, or nil if it knows none.
+	SetPartition(disk string, number int, start, size int64, was *part) error
+	// Grow makes the mounted ext4 file system that many blocks long, online.
+	Grow(mountpoint string, blocks uint64) error
+	// Sync writes out what a file system holds.
+	Sync(mountpoint string) error
+}
+
+// Manager does the work. All fields but Load must be set.
+type Manager struct {
+	Sys, Dev string // "/sys", "/dev"
+	Param    string // the value of garboard.data=
+	Load     func(alias string) error
+	Run      func(ctx context.Context, argv ...string) (Result, error)
+	Kernel   Kernel
+	Printf   func(format string, args ...any)
+	Limits   Limits
+
+	warned map[string]bool // disks whose table was complained of
+}
+
+// Partition is a data partition that can be mounted.
+type Partition struct {
+	Device string // "/dev/vda1"
+	disk   disk
+	number int
+	fresh  bool // just made: Finish takes the mark away
+	super  superblock
+	size   int64
+}
+
+// candidate is a data partition that was found.
+type candidate struct {
+	disk  disk
+	table *table
+	entry *gpt.Partition
+}
+
+// Prepare finds the data partition and makes it ready to be mounted: it makes or
+// grows it where that is due, and checks it. It returns nil without an error if
+// the node is to run without one. After an error it does so too, but not by intent.
+func (m *Manager) Prepare(ctx context.Context) (*Partition, error) {
+	mk, err := parseMark(m.Param)
+	if err != nil || mk.none {
+		return nil, err
+	}
+	c, err := m.find(ctx, mk)
+	if err != nil || c == nil {
+		return nil, err
+	}
+	return m.ready(ctx, c)
+}
+
+// find looks for a data partition until there is one or the limit has passed.
+func (m *Manager) find(ctx context.Context, mk mark) (*candidate, error) {
+	began := time.Now()
+	said := false
+	for {
+		m.loadDrivers()
+		list, err := disks(m.Sys)
+		if err != nil {
+			return nil, err
+		}
+		limit := m.Limits.Late
+		if mk.given() {
+			limit = m.Limits.Named
+			list = slices.DeleteFunc(list, func(d disk) bool { return !mk.matches(d) })
+			if len(list) > 1 {
+				return nil, fmt.Errorf("%s is %d disks; which one is not clear, so none is used", mk, len(list))
+			}
+			if len(list) == 1 {
+				return m.named(ctx, list[0])
+			}
+		}
+		if c := m.choose(list); c != nil {
+			return c, nil
+		}
+		left := limit - time.Since(began)
+		switch {
+		case len(list) == 0 && !mk.given():
+			return nil, nil
+		case left <= 0 && mk.given():
+			return nil, fmt.Errorf("no disk %s after %s; is its driver in the image?", mk, limit)
+		case left <= 0:
+			return nil, nil
+		}
+		if !said {
+			said = true
+			if mk.given() {
+				m.Printf("data: waiting for the disk %s, at most %s", mk, limit)
+			} else {
+				m.Printf("data: no data partition on %d disks: waiting for a late one, at most %s", len(list), limit)
+			}
+		}
+		select {
+		case <-time.After(min(left, 50*time.Millisecond)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (m *Manager) loadDrivers() {
+	if m.Load == nil {
+		return
+	}
+	for _, a := range drivers(m.Sys) {
+		// Most have no module in this image, and that is fine: a disk that is
+		// missed for it is missed on the console.
+		_ = m.Load(a)
+	}
+}
+
+// choose takes the data partition with the lowest GUID of all disks.
+func (m *Manager) choose(list []disk) *candidate {
+	var all []candidate
+	for _, d := range list {
+		t, err := m.readTable(d)
+		if err != nil {
+			if !errors.Is(err, errNoTable) && !m.warned[d.name] {
+				if m.warned == nil {
+					m.warned = map[string]bool{}
+				}
+				m.warned[d.name] = true
+				m.Printf("data: /dev/%s: %v", d.name, err)
+			}
+			continue
+		}
+		for _, p := range t.data() {
+			all = append(all, candidate{d, t, p})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	slices.SortFunc(all, func(a, b candidate) int {
+		return strings.Compare(a.entry.GUID+" "+a.disk.name, b.entry.GUID+" "+b.disk.name)
+	})
+	if len(all) > 1 {
+		var names []string
+		for _, c := range all {
+			names = append(names, fmt.Sprintf("%s on /dev/%s", c.entry.GUID, c.disk.name))
+		}
+		m.Printf("data: WARNING: %d data partitions: %s; the one with the lowest GUID is used. Name one with garboard.data=",
+			len(all), strings.Join(names, ", "))
+	}
+	return &all[0]
+}
+
+func (m *Manager) readTable(d disk) (*table, error) {
+	f, err := os.Open(filepath.Join(m.Dev, d.name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readTable(f, d.size, d.sector)
+}
+
+// named is the data partition of the disk that the command line names; it is
+// made there if the disk is blank or has a partition table with room.
+func (m *Manager) named(ctx context.Context, d disk) (*candidate, error) {
+	dev := filepath.Join(m.Dev, d.name)
+	t, err := m.readTable(d)
+	if err == nil {
+		if list := t.data(); len(list) > 0 {
+			return m.choose([]disk{d}), nil
+		}
+		if t.recovered || t.grown() {
+			if err := m.nothingElse(ctx, dev, "gpt", "PMBR"); err != nil {
+				return nil, err
+			}
+		}
+	} else if errors.Is(err, errNoTable) {
+		if err := m.blank(ctx, dev); err != nil {
+			return nil, err
+		}
+		if t, err = newTable(d.size, d.sector); err != nil {
+			return nil, fmt.Errorf("%s: %w", dev, err)
+		}
+		m.Printf("data: %s is blank and named by garboard.data=: it gets a partition table", dev)
+	} else {
+		return nil, err
+	}
+	f, err := os.OpenFile(dev, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	p, err := t.add()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dev, err)
+	}
+	if err := m.gapEmpty(ctx, dev, int64(p.Start)*d.sector, int64(p.Size)); err != nil {
+		return nil, err
+	}
+	if err := t.write(f); err != nil {
+		return nil, fmt.Errorf("%s: %w", dev, err)
+	}
+	m.Printf("data: %s: made partition %d of %d MiB", dev, p.Index, p.Size>>20)
+	return &candidate{d, t, p}, nil
+}
+
+// ready brings table, kernel and file system of a candidate in order.
+func (m *Manager) ready(ctx context.Context, c *candidate) (*Partition, error) {
+	if err := m.mendTable(ctx, c); err != nil {
+		return nil, err
+	}
+	start, size := int64(c.entry.Start)*c.disk.sector, int64(c.entry.Size)
+	var was *part
+	if p, ok := c.disk.parts[c.entry.Index]; ok {
+		was = &p
+	}
+	disk := filepath.Join(m.Dev, c.disk.name)
+	if was == nil || was.start != start || was.size != size {
+		if err := m.Kernel.SetPartition(disk, c.entry.Index, start, size, was); err != nil {
+			return nil, fmt.Errorf("tell the kernel of partition %d of %s: %w", c.entry.Index, disk, err)
+		}
+	}
+	p := &Partition{Device: filepath.Join(m.Dev, partName(c.disk.name, c.entry.Index)), disk: c.disk, number: c.entry.Index, size: size}
+	return p, m.fileSystem(ctx, c, p)
+}
+
+// partName is the kernel's name of a partition: "vda1", "nvme0n1p1".
+func partName(disk string, n int) string {
+	if last := disk[len(disk)-1]; last >= '0' && last <= '9' {
+		return fmt.Sprintf("%sp%d", disk, n)
+	}
+	return fmt.Sprintf("%s%d", disk, n)
+}
+
+// mendTable writes the table again if half of it is damaged or the disk grew.
+func (m *Manager) mendTable(ctx context.Context, c *candidate) error {
+	if !c.table.recovered && !c.table.grown() {
+		return nil
+	}
+	dev := filepath.Join(m.Dev, c.disk.name)
+	if c.table.recovered {
+		// The primary may be missing because something else was put there.
+		if err := m.nothingElse(ctx, dev, "gpt", "PMBR"); err != nil {
+			return err
+		}
+		m.Printf("data: %s: the first copy of the partition table is damaged, restored from the second", dev)
+	}
+	if c.table.grown() {
+		old := c.entry.Size
+		if c.table.stretch(c.entry) {
+			m.Printf("data: %s is larger than its partition table: partition %d grows from %d to %d MiB", dev, c.entry.Index, old>>20, c.entry.Size>>20)
+		} else {
+			m.Printf("data: %s is larger than its partition table, but partition %d has no room to grow", dev, c.entry.Index)
+		}
+	}
+	return m.writeTable(c.disk, c.table)
+}
+
+func (m *Manager) writeTable(d disk, t *table) error {
+	f, err := os.OpenFile(filepath.Join(m.Dev, d.name), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.write(f), f.Close())
+}

@@ -1,0 +1,269 @@
+package qemu
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"garboard.local/builder/source/debian"
+)
+
+const (
+	mib = 1 << 20
+	// dataStart is where the partition begins that a node makes on a blank disk.
+	dataStart = mib
+)
+
+// image is a disk of a machine under test, looked at from the host between boots.
+type image struct {
+	t    *testing.T
+	path string
+}
+
+func newImage(t *testing.T, size int64) image {
+	t.Helper()
+	d := image{t, filepath.Join(t.TempDir(), "disk.raw")}
+	d.truncate(size)
+	return d
+}
+
+func (d image) truncate(size int64) {
+	d.t.Helper()
+	f, err := os.OpenFile(d.path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d image) zero(from, length int64) {
+	d.t.Helper()
+	f, err := os.OpenFile(d.path, os.O_RDWR, 0)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	_, err = f.WriteAt(make([]byte, length), from)
+	if err := errors.Join(err, f.Close()); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// judge runs a pinned tool on the image, as somebody else's word on it.
+func (d image) judge(tool string, args ...string) (string, error) {
+	d.t.Helper()
+	if *toolsFlag == "" {
+		d.t.Fatalf("no tools to judge disks with: %s", buildFirst)
+	}
+	var out bytes.Buffer
+	cmd := debian.Command(context.Background(), *toolsFlag, tool, args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+// clean demands that sgdisk has nothing to say about the table and e2fsck
+// nothing about the file system, which was unmounted.
+func (d image) clean() {
+	d.t.Helper()
+	if out, err := d.judge("sgdisk", "-v", d.path); err != nil || !strings.Contains(out, "No problems found") {
+		d.t.Errorf("sgdisk -v: %v\n%s", err, out)
+	}
+	if out, err := d.judge("e2fsck", "-fn", fmt.Sprintf("%s?offset=%d", d.path, dataStart)); err != nil || strings.Contains(out, "recover") {
+		d.t.Errorf("e2fsck -fn: %v\n%s", err, out)
+	}
+	f, err := os.Open(d.path)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer f.Close()
+	b := make([]byte, 2)
+	if _, err := f.ReadAt(b, dataStart+1024+0x3a); err != nil || binary.LittleEndian.Uint16(b) != 1 {
+		d.t.Errorf("s_state of the superblock is %#x (%v), want 1: cleanly unmounted", b, err)
+	}
+}
+
+// dataLine is what the tester says of one boot.
+type dataLine struct {
+	inVar, inEtc, size int
+	machineID, seed    string
+}
+
+func (b *boot) dataLine() (dataLine, error) {
+	m, err := b.sees(podLine("tester", `data: var (\d+), etc (\d+), machine-id ([0-9a-f]{32}), seed ([0-9a-f]+) of 64 bytes, size (\d+) MiB$|GARBOARD-VERDICT .* FAIL`), podsCeiling)
+	if err == nil && m.Groups[1] == "" {
+		err = b.Console.Failure(nil, "the tester has no data to speak of")
+	}
+	if err != nil {
+		return dataLine{}, err
+	}
+	number := func(i int) int {
+		n, _ := strconv.Atoi(m.Groups[i])
+		return n
+	}
+	return dataLine{number(1), number(2), number(5), m.Groups[3], m.Groups[4]}, b.verdict(podsCeiling)
+}
+
+// sane refuses what a kubelet says that sees a file system without a size.
+func (b *boot) sane() error {
+	for _, l := range b.Console.Lines() {
+		if p, ok := l.Pod(); ok && strings.HasPrefix(p.Text, "data: kubelet:") {
+			return errors.New(p.Text)
+		}
+	}
+	return nil
+}
+
+// A data partition is made, found, grown and repaired, and holds what it was
+// given, over power-offs and a power cut.
+func TestVMData(t *testing.T) {
+	d := newImage(t, 1024*mib)
+	run := func(name, cmdline string, story func(*boot) error) bool {
+		return t.Run(name, func(t *testing.T) {
+			m := testMachine(t, "test-amd64")
+			m.Disks = []Disk{{Path: d.path}}
+			m.Cmdline += cmdline
+			runBoot(t, m, "data", bootLimit, story)
+		})
+	}
+	off := func(b *boot) error {
+		if err := b.PowerButton(b.ctx); err != nil {
+			return err
+		}
+		if err := b.endsInOrder(false); err != nil {
+			return err
+		}
+		for _, l := range b.Console.Lines() {
+			if strings.Contains(l.Text, "/var (ext4) was busy") {
+				return errors.New(l.Text)
+			}
+		}
+		return errors.Join(b.judged(), b.sane())
+	}
+	var first, last dataLine
+	said := func(b *boot, want int) error {
+		now, err := b.dataLine()
+		if err != nil {
+			return err
+		}
+		if now.inVar != want || now.inEtc != want {
+			return fmt.Errorf("boot %d finds %d lines in /var and %d in /etc", want, now.inVar, now.inEtc)
+		}
+		if want > 1 && (now.machineID != first.machineID || now.seed == last.seed) {
+			return fmt.Errorf("machine-id and seed: %+v, after %+v", now, last)
+		}
+		if want == 1 {
+			first = now
+		}
+		last = now
+		return nil
+	}
+	ok := run("made on the named blank disk", " garboard.data=/dev/vda", func(b *boot) error {
+		if _, err := b.sees(`^garboard: data: /dev/vda is blank and named by garboard.data=`, podsCeiling); err != nil {
+			return err
+		}
+		return errors.Join(said(b, 1), off(b))
+	})
+	if !ok {
+		return
+	}
+	d.clean()
+	d.truncate(2048 * mib)
+	ok = run("found by type, grown, power cut", "", func(b *boot) error {
+		if _, err := b.sees(`^garboard: data: /dev/vda is larger than its partition table: partition 1 grows from 1022 to 2046 MiB`, podsCeiling); err != nil {
+			return err
+		}
+		if err := said(b, 2); err != nil {
+			return err
+		}
+		if last.size < first.size+900 {
+			return fmt.Errorf("the file system has %d MiB, before it had %d", last.size, first.size)
+		}
+		if err := b.judged(); err != nil {
+			return err
+		}
+		b.Kill() // a power cut
+		return nil
+	})
+	if !ok {
+		return
+	}
+	ok = run("replayed after the cut", "", func(b *boot) error { return errors.Join(said(b, 3), off(b)) })
+	if !ok {
+		return
+	}
+	d.clean()
+	d.zero(512, 512)          // the primary GPT header
+	d.zero(dataStart, 64<<10) // the superblock and the group descriptors
+	ok = run("table and superblock repaired", "", func(b *boot) error {
+		for _, line := range []string{
+			`^garboard: data: /dev/vda: the first copy of the partition table is damaged, restored`,
+			`^garboard: data: /dev/vda1 has no superblock and is not empty: damaged`,
+		} {
+			if _, err := b.sees(line, podsCeiling); err != nil {
+				return err
+			}
+		}
+		return errors.Join(said(b, 4), off(b))
+	})
+	if ok {
+		d.clean()
+	}
+}
+
+// A disk that holds something else is not touched, and the node runs in memory
+// and says so.
+func TestVMDataRefused(t *testing.T) {
+	d := newImage(t, 512*mib)
+	if out, err := d.judge("mke2fs", "-q", "-F", "-t", "ext4", d.path); err != nil {
+		t.Fatalf("mke2fs: %v\n%s", err, out)
+	}
+	before := fingerprint(t, d.path)
+	m := testMachine(t, "test-amd64")
+	m.Disks = []Disk{{Path: d.path}}
+	m.Cmdline += " garboard.data=/dev/vda"
+	runBoot(t, m, "no-data", bootLimit, func(b *boot) error {
+		for _, line := range []string{
+			`^garboard: data: WARNING: the data partition is NOT used: /dev/vda holds something else \(ext4\)`,
+			`^garboard: data: no data partition: /var is in memory, at most \d+ MiB`,
+		} {
+			if _, err := b.sees(line, podsCeiling); err != nil {
+				return err
+			}
+		}
+		if err := b.verdict(podsCeiling); err != nil {
+			return err
+		}
+		if err := b.PowerButton(b.ctx); err != nil {
+			return err
+		}
+		return errors.Join(b.endsInOrder(false), b.judged(), b.sane())
+	})
+	if after := fingerprint(t, d.path); after != before {
+		t.Errorf("the disk was written to: %x, before %x", after, before)
+	}
+}
+
+func fingerprint(t *testing.T, path string) [32]byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		t.Fatal(err)
+	}
+	return [32]byte(h.Sum(nil))
+}
