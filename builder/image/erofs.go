@@ -26,7 +26,7 @@ type Compression struct {
 // The two settings. Figures are in docs/benchmarks.md.
 var (
 	Fast  = Compression{Name: "fast", Algorithm: "lz4hc,9", Cluster: 64 << 10}
-	Small = Compression{Name: "small", Algorithm: "zstd,15", Cluster: 128 << 10}
+	Small = Compression{Name: "small", Algorithm: "zstd,15", Cluster: 256 << 10, Extra: []string{"-Efragments,dedupe"}}
 )
 
 // erofsUUID is fixed: an image's identity is its hash, and no two are ever mounted by UUID.
