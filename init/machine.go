@@ -63,6 +63,9 @@ func (m machine) CloseAll() {
 	case <-t.C:
 		m.n.printf("shutdown: background work did not end within %s", closeLimit)
 	}
+	if err := m.n.log.Close(); err != nil {
+		m.n.printf("shutdown: init.log: %v", err)
+	}
 }
 
 const (

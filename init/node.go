@@ -18,6 +18,7 @@ import (
 
 	"garboard.local/init/cgroup"
 	"garboard.local/init/console"
+	"garboard.local/init/logs"
 	"garboard.local/init/modules"
 	"garboard.local/init/mounts"
 	"garboard.local/init/podlog"
@@ -42,6 +43,7 @@ const (
 type node struct {
 	sys     mounts.Syscalls
 	console *console.Console
+	log     *logs.Log // what PID 1 itself prints
 	printf  func(format string, args ...any)
 	reaper  *supervise.Reaper
 	groups  cgroup.Tree
@@ -64,7 +66,10 @@ type node struct {
 // Main is PID 1's life. It never returns.
 func Main() {
 	n := &node{sys: mounts.Kernel{}, groups: cgroup.Tree{Root: "/sys/fs/cgroup"},
-		console: console.New(os.Stderr, time.Now), reaper: supervise.NewReaper()}
+		console: console.New(os.Stderr, time.Now), log: logs.New(0), reaper: supervise.NewReaper()}
+	n.console.Keep(func(line string) {
+		_, _ = fmt.Fprintf(n.log, "%s %s\n", time.Now().UTC().Format("2006-01-02T15:04:05.000Z"), line) // it never fails
+	})
 	n.printf = n.console.Printf
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.end = shutdown.New(shutdown.Config{Printf: n.printf, Lock: n.lock, Services: n.supervised,

@@ -59,7 +59,7 @@ func New(o Options, list []table.Service) *Supervisor {
 		if o.Mirror != nil {
 			line = func(text string) { o.Mirror(t.Name, text) }
 		}
-		log, err := OpenLog(o.LogDir, t.Name, line)
+		log, err := OpenLog(o.LogDir, t.Name, line, v.printf, v.guard)
 		if err != nil {
 			v.printf("service %s: its output is not kept: %v", t.Name, err)
 		}
@@ -268,10 +268,14 @@ func (v *Supervisor) Close() error {
 	case <-t.C:
 		err = errors.New("services: a process does not die")
 	}
-	for _, s := range v.services {
+	errs := make([]error, len(v.services)+1) // at once: each may wait for a disk that does not answer
+	errs[len(v.services)] = err
+	var closing sync.WaitGroup
+	for i, s := range v.services {
 		if s.log != nil {
-			err = errors.Join(err, s.log.Close())
+			closing.Go(func() { errs[i] = s.log.Close() })
 		}
 	}
-	return err
+	closing.Wait()
+	return errors.Join(errs...)
 }
