@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -194,13 +195,22 @@ func (n *node) powerButton() error {
 }
 
 func (n *node) startFollower() error {
-	f := &podlog.Follower{Dir: podLogDir, Emit: n.console.Guest, Printf: n.printf}
+	f := &podlog.Follower{Dir: podLogDir, Emit: n.console.Guest, Printf: n.printf, Skip: n.isNodePod}
 	if err := f.Start(); err != nil {
 		return err
 	}
 	n.background("pod logs", f.Run)
 	n.follower.Store(f)
 	return nil
+}
+
+// isNodePod says whether a container is one of the node pod's, which repeats
+// what PID 1 and the services have written: on the console that was or can be
+// seen already (garboard.console=services). The pod's name has the node's name in
+// it, which may change; its containers are named after the services.
+func (n *node) isNodePod(namespace, pod, container string) bool {
+	return namespace == "kube-system" && strings.HasPrefix(pod, "node-") && (container == "init" ||
+		slices.ContainsFunc(n.table.Services, func(s table.Service) bool { return s.Name == container }))
 }
 
 // withRole is the name of the service with a role, or "".

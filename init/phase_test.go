@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"garboard.local/init/power"
+	"garboard.local/init/table"
 )
 
 type record struct {
@@ -140,6 +141,27 @@ func TestDocs(t *testing.T) {
 	for _, f := range []string{logDir, "/etc/hosts", "/etc/resolv.conf", "/etc/machine-id", "garboard.hostname", consoleParam} {
 		if !strings.Contains(doc, f) {
 			t.Errorf("docs/node.md does not mention %s", f)
+		}
+	}
+}
+
+// The node pod alone is not shown: others of kube-system are.
+func TestIsNodePod(t *testing.T) {
+	n := &node{table: &table.Table{Services: []table.Service{{Name: "crio"}, {Name: "kubelet"}}}}
+	for _, tt := range []struct {
+		source string
+		want   bool
+	}{
+		{"kube-system node-garboard init", true},
+		{"kube-system node-edge-7 kubelet", true},
+		{"kube-system node-garboard crio", true},
+		{"kube-system node-local-dns-x7k2 node-cache", false},
+		{"kube-system hello-garboard init", false},
+		{"default node-garboard init", false},
+	} {
+		f := strings.Fields(tt.source)
+		if got := n.isNodePod(f[0], f[1], f[2]); got != tt.want {
+			t.Errorf("%s: %t", tt.source, got)
 		}
 	}
 }

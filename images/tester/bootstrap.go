@@ -61,11 +61,15 @@ func (g *guest) checkBootstrap() error {
 	return nil
 }
 
+// The restart that the bootstrap pod causes is what the node pod has to show.
 func init() {
 	scenarios["bootstrap"] = scenario{func(g *guest) error {
 		if err := checkRunning(g); err != nil {
 			return err
 		}
-		return g.checkBootstrap()
+		if err := g.checkBootstrap(); err != nil {
+			return err
+		}
+		return g.checkNodePod()
 	}, func(g *guest) error { return send(systemSocket, cmdShutdown) }}
 }
