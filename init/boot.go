@@ -44,6 +44,8 @@ func (n *node) phases() []phase {
 		{name: "table", after: []string{"root"}, do: n.readTable, fatal: true},
 		{name: "mounts", after: []string{"root"}, do: n.baseMounts},
 		{name: "overlay", after: []string{"root"}, do: n.loadOverlay},
+		// Early, because until then nobody hears it.
+		{name: "power button", after: []string{"overlay", "table"}, do: n.powerButton},
 		{name: "cgroups", after: []string{"mounts", "table"}, do: n.cgroups},
 		{name: "etc", after: []string{"mounts", "overlay", "table"}, do: n.etc},
 		{name: "identity", after: []string{"etc"}, do: n.identity},
@@ -56,7 +58,6 @@ func (n *node) phases() []phase {
 		{name: "modules", after: []string{"runtime"}, do: n.loadModules},
 		{name: "sysctls", after: []string{"modules"}, do: n.sysctls},
 		{name: "network", after: []string{"runtime"}, do: n.network},
-		{name: "power button", after: []string{"runtime"}, do: n.powerButton},
 		{name: "runtime ready", after: []string{"runtime"}, do: n.runtimeReady},
 
 		// What all of it is for. Modules and sysctls are for the pods, which the
@@ -157,6 +158,10 @@ func (n *node) startRuntime() error {
 	}
 	v := supervise.New(o, n.table.Services)
 	n.services.Store(v)
+	if n.gate.ctx.Err() != nil { // a shutdown may have looked for services before
+		v.NoMoreRestarts()
+		return errShut
+	}
 	if rt := n.withRole(table.RoleRuntime); rt != "" {
 		v.Start(rt)
 	}
@@ -211,9 +216,12 @@ func (n *node) runtimeReady() error {
 	if rt == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(n.ctx, runtimeLimit)
+	ctx, cancel := context.WithTimeout(n.gate.ctx, runtimeLimit)
 	defer cancel()
 	if !n.services.Load().WaitReady(ctx, rt) {
+		if n.gate.ctx.Err() != nil {
+			return errShut
+		}
 		return fmt.Errorf("%s is not ready after %s, the kubelet is started anyway; see %s/%s.log", rt, runtimeLimit, logDir, rt)
 	}
 	return nil

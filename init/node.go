@@ -39,6 +39,9 @@ const (
 	debounce     = time.Second // of the power button
 )
 
+// buttonModules make the power button's events and let programs read them.
+var buttonModules = []string{"button", "gpio_keys", "evdev"}
+
 // node is the state of PID 1. What a phase sets, only phases after it read; the
 // two that a shutdown may look at any time are atomic.
 type node struct {
@@ -49,6 +52,7 @@ type node struct {
 	reaper  *supervise.Reaper
 	groups  cgroup.Tree
 	end     *shutdown.Sequence
+	gate    *gate
 
 	ctx    context.Context // ends when the background work must end
 	cancel context.CancelFunc
@@ -67,19 +71,22 @@ type node struct {
 // Main is PID 1's life. It never returns.
 func Main() {
 	n := &node{sys: mounts.Kernel{}, groups: cgroup.Tree{Root: "/sys/fs/cgroup"},
-		console: console.New(os.Stderr, time.Now), log: logs.New(0), reaper: supervise.NewReaper()}
+		console: console.New(os.Stderr, time.Now), log: logs.New(0), reaper: supervise.NewReaper(), gate: newGate()}
 	n.console.Keep(func(line string) {
 		_, _ = fmt.Fprintf(n.log, "%s %s\n", time.Now().UTC().Format("2006-01-02T15:04:05.000Z"), line) // it never fails
 	})
 	n.printf = n.console.Printf
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	n.end = shutdown.New(shutdown.Config{Printf: n.printf, Lock: n.lock, Services: n.supervised,
+	n.end = shutdown.New(shutdown.Config{Printf: n.printf, Boot: n.gate, Lock: n.lock, Services: n.supervised,
 		Pods: pods{n}, Machine: machine{n}, Limits: shutdown.DefaultLimits()})
-	go func() { n.reaper.Run(nil) }()
+	go func() {
+		defer n.guard("reaper")
+		n.reaper.Run(nil)
+	}()
 	n.listen()
 	go func() {
 		defer n.guard("boot")
-		r := runner{printf: n.printf, now: time.Now}
+		r := runner{printf: n.printf, now: time.Now, gate: n.gate}
 		if err := r.run(n.phases()); err != nil {
 			n.end.Ask(shutdown.Request{Mode: shutdown.Reboot, Who: "PID 1", Fault: "boot: " + oneLine(err)})
 		}
@@ -116,7 +123,10 @@ func (n *node) openConsole() {
 		n.console.SetLevel(string(b))
 	}
 	n.console.SetWriter(console.Open("/"))
-	go n.console.Run(nil)
+	go func() {
+		defer n.guard("console")
+		n.console.Run(nil)
+	}()
 	b, err := os.ReadFile("/proc/cmdline")
 	if err = errors.Join(devkmsg, err); err != nil {
 		n.printf("console: %s", oneLine(err))
@@ -155,6 +165,8 @@ func (n *node) limits() error {
 // listen takes signals to PID 1.
 func (n *node) listen() {
 	c := make(chan os.Signal, 16)
+	// Unless somebody listens, a write to a pipe that nobody reads ends a Go program.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	what := map[os.Signal]power.Signal{}
 	for _, s := range power.Signals() {
 		what[s.Signal] = s
@@ -174,6 +186,8 @@ func (n *node) signalled(s power.Signal) {
 		n.end.Ask(shutdown.Request{Mode: shutdown.PowerOff, Who: s.Who})
 	case power.Reboot:
 		n.end.Ask(shutdown.Request{Mode: shutdown.Reboot, Who: s.Who})
+	case power.None:
+		n.printf("%s: does nothing", s.Who)
 	case power.Report:
 		n.printf("report: %d orphans reaped", n.reaper.Orphans())
 		if v := n.services.Load(); v != nil {
@@ -184,14 +198,21 @@ func (n *node) signalled(s power.Signal) {
 	}
 }
 
-// powerButton watches for the power key.
+// powerButton watches for the power key. Its two modules come before the rest of
+// the table's: what is pressed while there is no driver, nobody ever hears of.
 func (n *node) powerButton() error {
+	var errs []error
+	for _, m := range n.table.Modules {
+		if n.modules != nil && slices.Contains(buttonModules, m) {
+			errs = append(errs, n.modules.Load(m))
+		}
+	}
 	b := &power.Button{Dir: "/dev/input", Printf: n.printf, Guard: n.guard,
 		Pressed: power.Debounce(debounce, time.Now, func() {
 			n.end.Ask(shutdown.Request{Mode: shutdown.PowerOff, Who: "the power button"})
 		})}
 	n.background("power button", b.Run)
-	return nil
+	return errors.Join(errs...)
 }
 
 func (n *node) startFollower() error {

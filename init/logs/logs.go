@@ -114,7 +114,7 @@ func (l *Log) Start(o Options) {
 func (l *Log) carry(o Options) {
 	defer o.Sink.Close()
 	b := make([]byte, chunk)
-	failing := false
+	failing, last, midLine := false, false, false
 	for {
 		n, lost := l.next(b)
 		if n == 0 {
@@ -130,11 +130,18 @@ func (l *Log) carry(o Options) {
 		}
 		var err error
 		if lost > 0 {
-			_, err = fmt.Fprintf(o.Sink, lossNotice, lost)
+			notice := fmt.Sprintf(lossNotice, lost)
+			if midLine {
+				notice = "\n" + notice
+			}
+			_, err = io.WriteString(o.Sink, notice)
 		}
 		if err == nil {
 			n, err = o.Sink.Write(b[:n])
 			l.advance(lost + int64(n))
+			if n > 0 {
+				midLine = b[n-1] != '\n'
+			}
 		}
 		if err == nil {
 			if failing {
@@ -147,12 +154,15 @@ func (l *Log) carry(o Options) {
 			o.Printf("log of %s: %v; the last %d KiB are kept in memory and written when there is room", o.Name, err, l.ring>>10)
 		}
 		failing = true
+		if last {
+			return
+		}
 		t := time.NewTimer(l.retry)
 		select {
 		case <-t.C:
-		case <-l.stop: // it has had its chance
+		case <-l.stop: // once more, for what is left
 			t.Stop()
-			return
+			last = true
 		}
 	}
 }

@@ -413,3 +413,68 @@ func TestServiceOutlivesItsLog(t *testing.T) {
 		t.Errorf("said %d times that the disk is full", n)
 	}
 }
+
+// A service that somebody has stopped is let go on by a shutdown, ends by its
+// own means, and is not taken for one that had to be killed.
+func TestStoppedServiceEndsByItself(t *testing.T) {
+	if !inChild(t) {
+		return
+	}
+	v, l := supervisor(t, sh("k", table.RoleKubelet, "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done"))
+	if v.Age(table.RoleKubelet) != 0 || v.Age(table.RoleRuntime) != 0 {
+		t.Error("what does not run has an age")
+	}
+	v.Start("k")
+	l.waitFor("ready", 1)
+	time.Sleep(200 * time.Millisecond) // the trap is set by then
+	if d := v.Age(table.RoleKubelet); d < 200*time.Millisecond || d > time.Minute {
+		t.Errorf("age %s", d)
+	}
+	pid := v.Pid(table.RoleKubelet)
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	waitStopped(t, pid)
+	v.NoMoreRestarts()
+	l.waitFor(fmt.Sprintf("service k: pid %d was stopped, SIGCONT", pid), 1)
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil { // and once more
+		t.Fatal(err)
+	}
+	waitStopped(t, pid)
+	if v.Stop(t.Context(), table.RoleKubelet) {
+		t.Errorf("had to be killed:\n%s", l.text())
+	}
+	l.waitFor("service k: ended: exit status 0", 1)
+}
+
+func waitStopped(t *testing.T, pid int) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stopped(string(b)) {
+			return
+		}
+	}
+	t.Fatal("it does not stop")
+}
+
+func TestStopped(t *testing.T) {
+	for stat, want := range map[string]bool{"7 (a) T) S 1 1": false, "7 (a) T 1": true, "7 (x) t 1": true, "7 (T": false, "": false, "7 (x)": false} {
+		if got := stopped(stat); got != want {
+			t.Errorf("%q: %t", stat, got)
+		}
+	}
+}
+
+func FuzzStopped(f *testing.F) {
+	f.Add("7 (a) T) S 1 1")
+	f.Add("7 (x) t 1")
+	f.Fuzz(func(t *testing.T, stat string) {
+		if stopped(stat) && !strings.ContainsAny(stat, "Tt") {
+			t.Fatalf("%q", stat)
+		}
+	})
+}

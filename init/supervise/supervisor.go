@@ -198,14 +198,19 @@ func grace(seconds int) time.Duration { return time.Duration(seconds) * time.Sec
 
 // NoMoreRestarts is the beginning of a shutdown: what dies from now on stays
 // dead. Only a kubelet in back-off is started once more, at once, because it
-// alone can end its pods by their own grace.
+// alone can end its pods by their own grace. What somebody has stopped goes on:
+// the kubelet needs the runtime, and PID 1 needs both.
 func (v *Supervisor) NoMoreRestarts() {
 	v.settled()
 	for _, s := range v.services {
 		s.mu.Lock()
 		s.final = true
 		s.once = s.state == BackOff && s.Role == table.RoleKubelet
+		p := s.proc
 		s.mu.Unlock()
+		if p != nil {
+			s.goOn(p)
+		}
 		s.wake()
 	}
 }
@@ -243,6 +248,20 @@ func (v *Supervisor) Alive(role string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proc != nil || s.once
+}
+
+// Age is how long the process of the service with a role has run; 0 without one.
+func (v *Supervisor) Age(role string) time.Duration {
+	s := v.byRole(role)
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil {
+		return 0
+	}
+	return time.Since(s.started)
 }
 
 // Close ends everything that is left, and the logs. It is for the end of a
