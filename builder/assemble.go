@@ -42,7 +42,7 @@ func (b *build) assemble(ctx context.Context) error {
 	b.tree = rootfs.New()
 	lib := &library{store: b.Store, debs: b.debs, ctx: ctx}
 	for _, f := range []func(*library) error{
-		b.addBase, b.addPackages, b.addComponents, b.addOwn, b.addKernelModules, b.addOverlays, b.addTable,
+		b.addBase, b.addPackages, b.addComponents, b.addOwn, b.addKernelModules, b.addOverlays, b.addTable, b.addNodePod,
 	} {
 		if err := f(lib); err != nil {
 			return err
@@ -289,6 +289,29 @@ func (b *build) addTable(*library) error {
 		}
 	}
 	return b.tree.Add(rootfs.FromBytes(table.Path, 0o644, js, "recipe "+b.recipe.Name, "what PID 1 does at boot and which services it runs"))
+}
+
+// nodeLogs is the program whose image makes a recipe's node pod.
+const nodeLogs = "images/nodelogs"
+
+// addNodePod adds the static pod that shows the services' logs, if the recipe
+// has its image and no overlay has put a file of its own there.
+func (b *build) addNodePod(*library) error {
+	for _, m := range b.recipe.Images {
+		if m.Program != nodeLogs || b.tree.Get(pod.NodePodPath) != nil {
+			continue
+		}
+		services, err := pod.Compile(b.recipe.Services)
+		if err != nil {
+			return err
+		}
+		y, err := pod.NodePod(m.Name, services)
+		if err != nil {
+			return fmt.Errorf("node pod: %w", err)
+		}
+		return b.tree.Add(rootfs.FromBytes(pod.NodePodPath, 0o644, y, "recipe "+b.recipe.Name, "static pod whose containers show the logs of PID 1 and its services"))
+	}
+	return nil
 }
 
 // layImages makes the read-only image store.

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"garboard.local/init/cgroup"
+	"garboard.local/init/logs"
 	"garboard.local/init/modules"
 	"garboard.local/init/mounts"
 	"garboard.local/init/network"
@@ -43,6 +44,8 @@ func (n *node) phases() []phase {
 		{name: "table", after: []string{"root"}, do: n.readTable, fatal: true},
 		{name: "mounts", after: []string{"root"}, do: n.baseMounts},
 		{name: "overlay", after: []string{"root"}, do: n.loadOverlay},
+		// Early, because until then nobody hears it.
+		{name: "power button", after: []string{"overlay", "table"}, do: n.powerButton},
 		{name: "cgroups", after: []string{"mounts", "table"}, do: n.cgroups},
 		{name: "data", after: []string{"mounts", "overlay"}, do: n.mountData},
 		{name: "etc", after: []string{"data", "table"}, do: n.etc},
@@ -57,7 +60,6 @@ func (n *node) phases() []phase {
 		{name: "modules", after: []string{"runtime"}, do: n.loadModules},
 		{name: "sysctls", after: []string{"modules"}, do: n.sysctls},
 		{name: "network", after: []string{"runtime"}, do: n.network},
-		{name: "power button", after: []string{"runtime"}, do: n.powerButton},
 		{name: "runtime ready", after: []string{"runtime"}, do: n.runtimeReady},
 
 		// What all of it is for. Modules and sysctls are for the pods, which the
@@ -164,6 +166,7 @@ func (n *node) identity() error {
 
 // startRuntime starts the container runtime before everything that can wait.
 func (n *node) startRuntime() error {
+	n.log.Start(logs.Options{Name: "init", Sink: &logs.File{Path: logDir + "/init.log"}, Printf: n.printf, Guard: n.guard})
 	o := supervise.Options{Reaper: n.reaper, Printf: n.printf, LogDir: logDir, Guard: n.guard,
 		Cgroup: func(name string) (*os.File, error) { return n.groups.Open(cgroup.Service(name)) }}
 	if n.cmdline.Has(consoleParam, "services") {
@@ -171,6 +174,10 @@ func (n *node) startRuntime() error {
 	}
 	v := supervise.New(o, n.table.Services)
 	n.services.Store(v)
+	if n.gate.ctx.Err() != nil { // a shutdown may have looked for services before
+		v.NoMoreRestarts()
+		return errShut
+	}
 	if rt := n.withRole(table.RoleRuntime); rt != "" {
 		v.Start(rt)
 	}
@@ -239,9 +246,12 @@ func (n *node) runtimeReady() error {
 	if rt == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(n.ctx, runtimeLimit)
+	ctx, cancel := context.WithTimeout(n.gate.ctx, runtimeLimit)
 	defer cancel()
 	if !n.services.Load().WaitReady(ctx, rt) {
+		if n.gate.ctx.Err() != nil {
+			return errShut
+		}
 		return fmt.Errorf("%s is not ready after %s, the kubelet is started anyway; see %s/%s.log", rt, runtimeLimit, logDir, rt)
 	}
 	return nil

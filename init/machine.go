@@ -64,22 +64,43 @@ func (m machine) CloseAll() {
 	case <-t.C:
 		m.n.printf("shutdown: background work did not end within %s", closeLimit)
 	}
+	if err := m.n.log.Close(); err != nil {
+		m.n.printf("shutdown: init.log: %v", err)
+	}
 }
 
 const (
 	closeLimit  = 2 * time.Second
-	umountLimit = 5 * time.Second // of one file system
+	sysrqWait   = time.Second
+	umountLimit = 3 * time.Second // of one file system
 )
 
 func (machine) Sync() { unix.Sync() }
 
 func (m machine) Unmount(expired <-chan struct{}) []string {
-	u := mounts.Unmounter{Sys: m.n.sys, Printf: m.n.printf, Each: umountLimit, Rounds: 3, Expired: expired,
+	r := mounts.Releaser{Printf: m.n.printf, Swapoff: mounts.Swapoff, Detach: mounts.DetachLoop}
+	u := mounts.Unmounter{Sys: m.n.sys, Printf: m.n.printf, Each: umountLimit, Rounds: 5, Expired: expired, Release: r.Free,
 		Read: func() (string, error) {
 			b, err := os.ReadFile("/proc/self/mountinfo")
 			return string(b), err
 		}}
 	return u.All()
+}
+
+// Survivors names the processes that are left. Reading comm and stat never
+// waits for the process, as reading its command line may.
+func (machine) Survivors() string { return survivors("/proc") }
+
+// ReadOnly has the kernel make every file system read-only, whoever has it
+// mounted (Documentation/admin-guide/sysrq.rst, 'u'). The kernel does it in the
+// background and does not say when it is done.
+func (m machine) ReadOnly() {
+	m.n.printf("shutdown: everything that is still mounted is made read-only")
+	if err := os.WriteFile("/proc/sysrq-trigger", []byte("u"), 0); err != nil {
+		m.n.printf("shutdown: %v", err)
+		return
+	}
+	time.Sleep(sysrqWait)
 }
 
 func (m machine) Flush(d time.Duration) { m.n.console.Flush(d) }
@@ -151,6 +172,7 @@ func (n *node) supervised() shutdown.Services {
 
 type services struct{ *supervise.Supervisor }
 
+func (s services) KubeletAge() time.Duration            { return s.Age(table.RoleKubelet) }
 func (s services) KubeletAlive() bool                   { return s.Alive(table.RoleKubelet) }
 func (s services) WaitKubeletDead(ctx context.Context)  { s.RoleEnded(ctx, table.RoleKubelet) }
 func (s services) StopKubelet(ctx context.Context) bool { return s.Stop(ctx, table.RoleKubelet) }
@@ -160,6 +182,7 @@ func (s services) StopRuntime(ctx context.Context) bool { return s.Stop(ctx, tab
 type noServices struct{}
 
 func (noServices) NoMoreRestarts()                  {}
+func (noServices) KubeletAge() time.Duration        { return 0 }
 func (noServices) KubeletAlive() bool               { return false }
 func (noServices) WaitKubeletDead(context.Context)  {}
 func (noServices) StopKubelet(context.Context) bool { return false }

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"garboard.local/init/cgroup"
 	"garboard.local/init/clock"
 	"garboard.local/init/console"
+	"garboard.local/init/logs"
 	"garboard.local/init/modules"
 	"garboard.local/init/mounts"
 	"garboard.local/init/podlog"
@@ -40,15 +42,20 @@ const (
 	debounce     = time.Second // of the power button
 )
 
+// buttonModules make the power button's events and let programs read them.
+var buttonModules = []string{"button", "gpio_keys", "evdev"}
+
 // node is the state of PID 1. What a phase sets, only phases after it read; the
 // two that a shutdown may look at any time are atomic.
 type node struct {
 	sys     mounts.Syscalls
 	console *console.Console
+	log     *logs.Log // what PID 1 itself prints
 	printf  func(format string, args ...any)
 	reaper  *supervise.Reaper
 	groups  cgroup.Tree
 	end     *shutdown.Sequence
+	gate    *gate
 
 	ctx    context.Context // ends when the background work must end
 	cancel context.CancelFunc
@@ -71,17 +78,23 @@ type node struct {
 // Main is PID 1's life. It never returns.
 func Main() {
 	n := &node{sys: mounts.Kernel{}, groups: cgroup.Tree{Root: "/sys/fs/cgroup"},
-		console: console.New(os.Stderr, time.Now), reaper: supervise.NewReaper(), etcDir: etcLocal}
+		console: console.New(os.Stderr, time.Now), log: logs.New(0), reaper: supervise.NewReaper(), gate: newGate(), etcDir: etcLocal}
+	n.console.Keep(func(line string) {
+		_, _ = fmt.Fprintf(n.log, "%s %s\n", time.Now().UTC().Format("2006-01-02T15:04:05.000Z"), line) // it never fails
+	})
 	n.printf = n.console.Printf
 	n.naming = settings.Naming{Set: n.setHostname, Printf: n.printf}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	n.end = shutdown.New(shutdown.Config{Printf: n.printf, Lock: n.lock, Services: n.supervised,
+	n.end = shutdown.New(shutdown.Config{Printf: n.printf, Boot: n.gate, Lock: n.lock, Services: n.supervised,
 		Pods: pods{n}, Machine: machine{n}, Limits: shutdown.DefaultLimits()})
-	go func() { n.reaper.Run(nil) }()
+	go func() {
+		defer n.guard("reaper")
+		n.reaper.Run(nil)
+	}()
 	n.listen()
 	go func() {
 		defer n.guard("boot")
-		r := runner{printf: n.printf, now: time.Now}
+		r := runner{printf: n.printf, now: time.Now, gate: n.gate}
 		if err := r.run(n.phases()); err != nil {
 			n.end.Ask(shutdown.Request{Mode: shutdown.Reboot, Who: "PID 1", Fault: "boot: " + oneLine(err)})
 		}
@@ -118,7 +131,10 @@ func (n *node) openConsole() {
 		n.console.SetLevel(string(b))
 	}
 	n.console.SetWriter(console.Open("/"))
-	go n.console.Run(nil)
+	go func() {
+		defer n.guard("console")
+		n.console.Run(nil)
+	}()
 	b, err := os.ReadFile("/proc/cmdline")
 	if err = errors.Join(devkmsg, err); err != nil {
 		n.printf("console: %s", oneLine(err))
@@ -157,6 +173,8 @@ func (n *node) limits() error {
 // listen takes signals to PID 1.
 func (n *node) listen() {
 	c := make(chan os.Signal, 16)
+	// Unless somebody listens, a write to a pipe that nobody reads ends a Go program.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	what := map[os.Signal]power.Signal{}
 	for _, s := range power.Signals() {
 		what[s.Signal] = s
@@ -176,6 +194,8 @@ func (n *node) signalled(s power.Signal) {
 		n.end.Ask(shutdown.Request{Mode: shutdown.PowerOff, Who: s.Who})
 	case power.Reboot:
 		n.end.Ask(shutdown.Request{Mode: shutdown.Reboot, Who: s.Who})
+	case power.None:
+		n.printf("%s: does nothing", s.Who)
 	case power.Report:
 		n.printf("report: %d orphans reaped", n.reaper.Orphans())
 		if v := n.services.Load(); v != nil {
@@ -186,24 +206,40 @@ func (n *node) signalled(s power.Signal) {
 	}
 }
 
-// powerButton watches for the power key.
+// powerButton watches for the power key. Its two modules come before the rest of
+// the table's: what is pressed while there is no driver, nobody ever hears of.
 func (n *node) powerButton() error {
+	var errs []error
+	for _, m := range n.table.Modules {
+		if n.modules != nil && slices.Contains(buttonModules, m) {
+			errs = append(errs, n.modules.Load(m))
+		}
+	}
 	b := &power.Button{Dir: "/dev/input", Printf: n.printf, Guard: n.guard,
 		Pressed: power.Debounce(debounce, time.Now, func() {
 			n.end.Ask(shutdown.Request{Mode: shutdown.PowerOff, Who: "the power button"})
 		})}
 	n.background("power button", b.Run)
-	return nil
+	return errors.Join(errs...)
 }
 
 func (n *node) startFollower() error {
-	f := &podlog.Follower{Dir: podLogDir, Emit: n.console.Guest, Printf: n.printf}
+	f := &podlog.Follower{Dir: podLogDir, Emit: n.console.Guest, Printf: n.printf, Skip: n.isNodePod}
 	if err := f.Start(); err != nil {
 		return err
 	}
 	n.background("pod logs", f.Run)
 	n.follower.Store(f)
 	return nil
+}
+
+// isNodePod says whether a container is one of the node pod's, which repeats
+// what PID 1 and the services have written: on the console that was or can be
+// seen already (garboard.console=services). The pod's name has the node's name in
+// it, which may change; its containers are named after the services.
+func (n *node) isNodePod(namespace, pod, container string) bool {
+	return namespace == "kube-system" && strings.HasPrefix(pod, "node-") && (container == "init" ||
+		slices.ContainsFunc(n.table.Services, func(s table.Service) bool { return s.Name == container }))
 }
 
 // withRole is the name of the service with a role, or "".

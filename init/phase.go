@@ -20,10 +20,12 @@ type phase struct {
 type runner struct {
 	printf func(format string, args ...any)
 	now    func() time.Time
+	gate   *gate
 }
 
 // run returns when all phases have ended, or the first error of a fatal one;
-// then what comes after that phase is not begun.
+// then what comes after that phase is not begun, nor is anything once the gate
+// is shut.
 func (r runner) run(list []phase) error {
 	done := map[string]chan bool{} // the phase's end; holds whether the rest may go on
 	var wg sync.WaitGroup
@@ -49,6 +51,11 @@ func (r runner) run(list []phase) error {
 					return
 				}
 			}
+			if !r.gate.enter(p.name) {
+				ch <- false
+				return
+			}
+			defer r.gate.leave(p.name)
 			began := r.now()
 			err := safely(p.do)
 			took := r.now().Sub(began).Round(time.Millisecond)

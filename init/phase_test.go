@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"garboard.local/init/power"
+	"garboard.local/init/table"
 )
 
 type record struct {
@@ -33,7 +37,7 @@ func (r *record) text() string {
 func TestPhasesRunBesideOneAnother(t *testing.T) {
 	var rec record
 	met := make(chan struct{})
-	r := runner{printf: rec.printf, now: time.Now}
+	r := runner{printf: rec.printf, now: time.Now, gate: newGate()}
 	err := r.run([]phase{
 		{name: "a", do: func() error { return nil }},
 		{name: "b", after: []string{"a"}, do: func() error { met <- struct{}{}; return nil }},
@@ -54,7 +58,7 @@ func TestPhasesRunBesideOneAnother(t *testing.T) {
 
 func TestFatalPhaseEndsTheBoot(t *testing.T) {
 	var rec record
-	r := runner{printf: rec.printf, now: time.Now}
+	r := runner{printf: rec.printf, now: time.Now, gate: newGate()}
 	err := r.run([]phase{
 		{name: "a", do: func() error { panic("boom") }, fatal: true},
 		{name: "b", after: []string{"a"}, do: func() error { t.Error("b was begun"); return nil }},
@@ -69,8 +73,88 @@ func TestFatalPhaseEndsTheBoot(t *testing.T) {
 	}
 }
 
+// A shutdown can come at any moment of the boot: the phases that run are waited
+// for, those that have not begun never begin, and none of that is a fault.
+func TestShutdownAmidTheBoot(t *testing.T) {
+	var rec record
+	r := runner{printf: rec.printf, now: time.Now, gate: newGate()}
+	inside, leave := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		ended <- r.run([]phase{
+			{name: "a", do: func() error { close(inside); <-leave; return nil }, fatal: true},
+			{name: "waits", do: func() error { <-r.gate.ctx.Done(); return errShut }},
+			{name: "b", after: []string{"a"}, do: func() error { t.Error("b was begun"); return nil }, fatal: true},
+			{name: "c", after: []string{"b"}, do: func() error { t.Error("c was begun"); return nil }},
+		})
+	}()
+	<-inside
+	r.gate.Stop()
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if r.gate.Wait(short) || !strings.Contains(r.gate.Running(), "phase a") {
+		t.Errorf("a runs, the gate says: %q", r.gate.Running())
+	}
+	close(leave)
+	if !r.gate.Wait(t.Context()) || r.gate.Running() != "" {
+		t.Errorf("still running: %q", r.gate.Running())
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if r.gate.enter("late") {
+		t.Error("a phase may begin after the gate was shut")
+	}
+}
+
+// The same in each phase of the real boot, whatever runs beside it.
+func TestShutdownInEachPhase(t *testing.T) {
+	for i, in := range (&node{}).phases() {
+		t.Run(in.name, func(t *testing.T) {
+			r := runner{printf: t.Logf, now: time.Now, gate: newGate()}
+			list := (&node{}).phases()
+			var mu sync.Mutex
+			shut, late := false, []string{}
+			inside, leave := make(chan struct{}), make(chan struct{})
+			for j := range list {
+				name := list[j].name
+				list[j].do = func() error {
+					mu.Lock()
+					defer mu.Unlock()
+					if shut {
+						late = append(late, name)
+					}
+					return nil
+				}
+			}
+			list[i].do = func() error { close(inside); <-leave; return errors.New("cut short") }
+			list[i].fatal = false
+			ended := make(chan error, 1)
+			go func() { ended <- r.run(list) }()
+			<-inside
+			r.gate.Stop()
+			mu.Lock()
+			began := r.gate.Running() // what began before that may still do its work
+			shut = true
+			mu.Unlock()
+			close(leave)
+			if !r.gate.Wait(t.Context()) {
+				t.Error("the boot does not end")
+			}
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			for _, name := range late {
+				if !strings.Contains(began, "phase "+name) {
+					t.Errorf("phase %s began after the shutdown", name)
+				}
+			}
+		})
+	}
+}
+
 func TestPhaseAfterUnknownPhase(t *testing.T) {
-	r := runner{printf: t.Logf, now: time.Now}
+	r := runner{printf: t.Logf, now: time.Now, gate: newGate()}
 	if err := r.run([]phase{{name: "a", after: []string{"b"}}}); err == nil {
 		t.Error("accepted")
 	}
@@ -108,9 +192,9 @@ func TestBootOrder(t *testing.T) {
 	}
 }
 
-// TestDocs keeps docs/node.md in step with the lists it describes.
+// TestDocs keeps docs/init.md in step with the lists it describes.
 func TestDocs(t *testing.T) {
-	b, err := os.ReadFile("../docs/node.md")
+	b, err := os.ReadFile("../docs/init.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +204,7 @@ func TestDocs(t *testing.T) {
 		row := fmt.Sprintf("| %d | %s |", i+1, p.name)
 		j := strings.Index(doc, row)
 		if j < at {
-			t.Errorf("docs/node.md: no row %q in its place", row)
+			t.Errorf("docs/init.md: no row %q in its place", row)
 			continue
 		}
 		at = j
@@ -134,16 +218,37 @@ func TestDocs(t *testing.T) {
 			}
 		}
 		if !strings.Contains(row, name) {
-			t.Errorf("docs/node.md: the row of %s is %q, want %q in it", signalName(s), row, name)
+			t.Errorf("docs/init.md: the row of %s is %q, want %q in it", signalName(s), row, name)
 		}
 	}
 	for _, f := range []string{logDir, "/etc/hosts", "/etc/resolv.conf", "/etc/machine-id", "garboard.hostname", consoleParam} {
 		if !strings.Contains(doc, f) {
-			t.Errorf("docs/node.md does not mention %s", f)
+			t.Errorf("docs/init.md does not mention %s", f)
+		}
+	}
+}
+
+// The node pod alone is not shown: others of kube-system are.
+func TestIsNodePod(t *testing.T) {
+	n := &node{table: &table.Table{Services: []table.Service{{Name: "crio"}, {Name: "kubelet"}}}}
+	for _, tt := range []struct {
+		source string
+		want   bool
+	}{
+		{"kube-system node-garboard init", true},
+		{"kube-system node-edge-7 kubelet", true},
+		{"kube-system node-garboard crio", true},
+		{"kube-system node-local-dns-x7k2 node-cache", false},
+		{"kube-system hello-garboard init", false},
+		{"default node-garboard init", false},
+	} {
+		f := strings.Fields(tt.source)
+		if got := n.isNodePod(f[0], f[1], f[2]); got != tt.want {
+			t.Errorf("%s: %t", tt.source, got)
 		}
 	}
 }
 
 func signalName(s power.Signal) string {
-	return map[int]string{15: "SIGTERM", 12: "SIGUSR2", 30: "SIGPWR", 2: "SIGINT", 10: "SIGUSR1", 1: "SIGHUP"}[int(s.Signal)]
+	return unix.SignalName(s.Signal)
 }

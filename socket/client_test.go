@@ -169,16 +169,12 @@ func TestProtocolTable(t *testing.T) {
 			t.Errorf("0x%02x: the table says %q, the code %q", b, want, got)
 		}
 	}
-	page, err := os.ReadFile("../docs/socket.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	inPage := map[string]string{}
-	for _, r := range regexp.MustCompile("(?m)^\\| client to PID 1 \\| `0x([0-9a-f]{2})` \\| (\\S+) \\| (root, restart|root) \\|").FindAllStringSubmatch(string(page), -1) {
+	for _, r := range regexp.MustCompile("(?m)^\\| client to PID 1 \\| `0x([0-9a-f]{2})` \\| (\\S+) \\| (root, restart|root) \\|").FindAllStringSubmatch(page(t), -1) {
 		inPage[r[1]] = r[2] + ": " + r[3]
 	}
 	if !maps.Equal(inPage, documented) {
-		t.Errorf("docs/socket.md says %v, the package %v", inPage, documented)
+		t.Errorf("docs/system-socket.md says %v, the package %v", inPage, documented)
 	}
 	if known != 5 {
 		t.Errorf("%d commands, want 5", known)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,6 +29,8 @@ const (
 type Console struct {
 	own, guest chan string
 	now        func() time.Time
+
+	keep atomic.Pointer[func(line string)]
 
 	mu      sync.Mutex
 	w       io.Writer
@@ -73,9 +76,18 @@ func (c *Console) SetWriter(w io.Writer) {
 	c.w = w
 }
 
+// Keep gives f, from now on, each line that PID 1 itself prints, clean and
+// without the prefix, whatever becomes of it on the console; never one of pods
+// or services, which have logs of their own. f must not block or print.
+func (c *Console) Keep(f func(line string)) { c.keep.Store(&f) }
+
 // Printf prints one line of PID 1, prefixed with "garboard: ".
 func (c *Console) Printf(format string, args ...any) {
-	c.put(c.own, "garboard: "+fmt.Sprintf(format, args...))
+	line := fmt.Sprintf(format, args...)
+	if f := c.keep.Load(); f != nil {
+		(*f)(Clean(line))
+	}
+	c.put(c.own, "garboard: "+line)
 }
 
 // Guest prints one line of a pod or a service as "source: text". It is

@@ -139,3 +139,21 @@ func FuzzSplit(f *testing.F) {
 		}
 	})
 }
+
+// What is kept is PID 1's own alone: a guest's line that came back through it
+// would be shown, logged and shown again for ever.
+func TestOnlyOwnLinesAreKept(t *testing.T) {
+	free := make(chan struct{})
+	c := New(&stuck{free}, time.Now) // nobody reads the console, and nothing is lost here
+	run(t, c)
+	defer close(free)
+	var kept []string
+	c.Keep(func(s string) { kept = append(kept, s) })
+	for i := range 3000 {
+		c.Printf("line %d\x1b\n", i)
+		c.Guest("kube-system/node-x/init", "garboard: line")
+	}
+	if len(kept) != 3000 || kept[2999] != "line 2999?" {
+		t.Errorf("%d lines kept, the last: %q", len(kept), kept[len(kept)-1])
+	}
+}

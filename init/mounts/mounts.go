@@ -187,6 +187,14 @@ var pseudo = strings.Fields("proc sysfs devtmpfs devpts cgroup2 securityfs trace
 // Pseudo says whether fstype is a view of the kernel rather than a store.
 func Pseudo(fstype string) bool { return slices.Contains(pseudo, fstype) }
 
+// Stays says whether a mount stays to the end: a view of the kernel in its usual
+// place. One that was bound elsewhere (a volume with a device, a pinned
+// namespace) would keep what it lies on busy.
+func Stays(m Info) bool {
+	top, _, _ := strings.Cut(strings.TrimPrefix(m.Target, "/"), "/")
+	return Pseudo(m.Type) && (top == "dev" || top == "proc" || top == "sys")
+}
+
 // Volatile says whether what fstype holds is gone with the power anyway, so
 // that a busy one leaves nothing unclean behind.
 func Volatile(fstype string) bool {

@@ -102,32 +102,181 @@ func TestDeepestFirst(t *testing.T) {
 	}
 }
 
+// kernel is a fake with a memory: a mount that others lie on is busy, and so is
+// what busy, loop devices or swap say.
+type kernel struct {
+	fake
+	list []Info
+	loop map[string]string // device -> target of the mount with its file
+	hang map[string]bool   // targets whose server does not answer
+	auto map[string]bool   // devices that are freed with their mount
+}
+
+func newKernel(text string) *kernel {
+	list, _ := ParseInfo(text)
+	return &kernel{fake: fake{fail: map[string]error{}}, list: list, loop: map[string]string{}, hang: map[string]bool{}, auto: map[string]bool{}}
+}
+
+func (k *kernel) top(target string) int {
+	for i := len(k.list) - 1; i >= 0; i-- {
+		if k.list[i].Target == target {
+			return i
+		}
+	}
+	return -1
+}
+
+func (k *kernel) Unmount(target string, flags int) error {
+	detach := flags&unix.MNT_DETACH != 0
+	if k.hang[target] && !detach {
+		select {}
+	}
+	if err := k.fake.Unmount(target, flags); err != nil {
+		return err
+	}
+	i := k.top(target)
+	if i < 0 {
+		return unix.EINVAL
+	}
+	if !detach {
+		for _, m := range k.list {
+			if m.Parent == k.list[i].ID {
+				return unix.EBUSY
+			}
+		}
+		for _, t := range k.loop {
+			if t == target {
+				return unix.EBUSY
+			}
+		}
+	}
+	if k.auto[k.list[i].Source] {
+		delete(k.loop, k.list[i].Source)
+	}
+	k.list = slices.Delete(k.list, i, i+1)
+	return nil
+}
+
+func (k *kernel) text() (string, error) {
+	var b strings.Builder
+	for _, m := range k.list {
+		fmt.Fprintf(&b, "%d %d 0:1 / %s rw - %s %s rw\n", m.ID, m.Parent, strings.ReplaceAll(m.Target, " ", `\040`), m.Type, m.Source)
+	}
+	return b.String(), nil
+}
+
+// release frees loop devices as LOOP_CLR_FD does: those that are mounted later.
+func (k *kernel) release(root Info) (any bool) {
+	for dev := range k.loop {
+		if dev == root.Source {
+			continue
+		}
+		if slices.ContainsFunc(k.list, func(m Info) bool { return m.Source == dev }) {
+			k.auto[dev] = true
+			continue
+		}
+		delete(k.loop, dev)
+		any = true
+	}
+	return any
+}
+
+const many = sample + `28 24 0:5 /null /var/lib/kubelet/pods/x/subpath rw - devtmpfs dev rw
+29 24 0:4 net:[4026] /var/run/netns/a rw - nsfs nsfs rw
+30 26 7:1 / /var/data/volumes/a\040loop rw - ext4 /dev/loop1 rw
+31 24 0:9 / /var/lib/kubelet/pods/x/nfs rw - nfs4 server:/export rw
+32 26 8:1 /sub /var/data/bound\040twice rw - ext4 /dev/vda1 rw
+`
+
 func TestUnmountAll(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		fail    map[string]error
-		unclean int
-		calls   string
+		text    string
+		prepare func(*kernel)
+		unclean string
+		left    string // targets
+		said    string
 	}{
-		{"all free", nil, 0,
-			"umount /var/data,umount /var/data,umount /var/lib/kubelet/pods/a b,umount /var"},
-		{"busy disk made read-only", map[string]error{"umount /var/data": unix.EBUSY}, 0,
-			"umount /var/data,ro /var/data,detach /var/data,umount /var/data,ro /var/data,detach /var/data,umount /var/lib/kubelet/pods/a b,umount /var"},
-		{"busy disk that stays writable", map[string]error{"umount /var/data": unix.EBUSY, "ro /var/data": unix.EBUSY}, 2, ""},
-		{"busy tmpfs loses nothing", map[string]error{"umount /var": unix.EBUSY, "ro /var": unix.EBUSY}, 0, ""},
+		{name: "all free", text: many, left: "/ /dev"},
+		{name: "busy disk made read-only", text: sample, prepare: func(k *kernel) { k.fail["umount /var/data"] = unix.EBUSY },
+			left: "/ /dev", said: "/var/data (ext4) was busy (device or resource busy), remounted read-only"},
+		{name: "busy disk that stays writable", text: sample, prepare: func(k *kernel) {
+			k.fail["umount /var/data"], k.fail["ro /var/data"] = unix.EBUSY, unix.EBUSY
+		}, unclean: "could neither be unmounted", left: "/ /dev"},
+		{name: "busy tmpfs loses nothing", text: sample, prepare: func(k *kernel) { k.fail["umount /var"] = unix.EBUSY },
+			left: "/ /dev", said: "it held nothing that lasts"},
+		{name: "loop devices on a disk", text: many, prepare: func(k *kernel) {
+			k.loop["/dev/loop0"] = "/"         // the root's
+			k.loop["/dev/loop1"] = "/var/data" // mounted
+			k.loop["/dev/loop2"] = "/var/data" // a block volume: mounted nowhere
+		}, left: "/ /dev"},
+		{name: "a server that does not answer", text: many, prepare: func(k *kernel) { k.hang["/var/lib/kubelet/pods/x/nfs"] = true },
+			unclean: "/var/lib/kubelet/pods/x/nfs (nfs4 on server:/export) could neither", left: "/ /dev", said: "does not answer, detached later"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := &fake{fail: tt.fail}
-			u := &Unmounter{Sys: f, Read: func() (string, error) { return sample, nil }, Each: time.Second,
-				Printf: t.Logf, Rounds: 1}
-			unclean := u.All()
-			if len(unclean) != tt.unclean {
-				t.Errorf("unclean: %q", unclean)
+			k := newKernel(tt.text)
+			if tt.prepare != nil {
+				tt.prepare(k)
 			}
-			if got := strings.Join(f.calls, ","); tt.calls != "" && got != tt.calls {
-				t.Errorf("calls: %s", got)
+			var said []string
+			u := &Unmounter{Sys: k, Read: k.text, Each: 20 * time.Millisecond, Rounds: 5, Release: k.release,
+				Printf: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
+			unclean := u.All()
+			if got := strings.Join(unclean, "; "); (tt.unclean == "") != (got == "") || !strings.Contains(got, tt.unclean) {
+				t.Errorf("unclean: %q, want %q", got, tt.unclean)
+			}
+			var left []string
+			for _, m := range k.list {
+				left = append(left, m.Target)
+			}
+			if got := strings.Join(left, " "); got != tt.left {
+				t.Errorf("left: %s\ncalls: %s", got, strings.Join(k.calls, "\n"))
+			}
+			if got := strings.Join(said, "\n"); !strings.Contains(got, tt.said) || (tt.said == "") != (got == "") {
+				t.Errorf("said %q, want %q", got, tt.said)
+			}
+			for _, c := range k.calls {
+				if strings.HasSuffix(c, " /dev") || strings.HasSuffix(c, " /") {
+					t.Errorf("%s: the last lines come through it", c)
+				}
 			}
 		})
+	}
+}
+
+func TestRelease(t *testing.T) {
+	root := t.TempDir()
+	for path, text := range map[string]string{
+		"proc/swaps":                        "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/var/a\\040b/swap                         file\t\t8\t0\t-2\n",
+		"sys/block/loop0/loop/backing_file": "/root.erofs (deleted)\n", "sys/block/loop1/loop/backing_file": "/var/x\n",
+		"sys/block/loop2/loop/backing_file": "/var/y\n", "sys/block/loop3/size": "0\n",
+	} {
+		p := filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var calls []string
+	r := Releaser{Root: root, Printf: t.Logf,
+		Swapoff: func(p string) error { calls = append(calls, "swapoff "+p); return unix.ENOMEM },
+		Detach:  func(p string) error { calls = append(calls, "detach "+p); return nil }}
+	if r.Free(Info{Source: "/dev/loop0"}) {
+		t.Error("nothing was freed, but it says so")
+	}
+	if got := strings.Join(calls, ", "); got != "swapoff /var/a b/swap, detach /dev/loop1, detach /dev/loop2" {
+		t.Error(got)
+	}
+	r.Detach = func(p string) error {
+		if p == "/dev/loop1" {
+			return unix.EPERM
+		}
+		return os.RemoveAll(filepath.Join(root, "sys/block/loop2/loop"))
+	}
+	if !r.Free(Info{Source: "/dev/loop0"}) {
+		t.Error("loop2 was freed")
 	}
 }
 
@@ -151,7 +300,13 @@ func FuzzParseInfo(f *testing.F) {
 	f.Add(sample)
 	f.Add(`1 1 0:1 / /a\0401\1340 rw - tmpfs t rw`)
 	f.Add("1 2 0:1 / /x rw\n2 1 0:1 / /y rw - a b c\n")
+	f.Add("Filename Type\n/a\\040b file 1\n")
 	f.Fuzz(func(t *testing.T, s string) {
+		for _, p := range parseSwaps(s) {
+			if p == "" {
+				t.Fatal("a swap without a name")
+			}
+		}
 		list, _ := ParseInfo(s)
 		if got := DeepestFirst(list); len(got) > len(list) {
 			t.Fatalf("%d mounts out of %d", len(got), len(list))

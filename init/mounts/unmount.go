@@ -16,57 +16,113 @@ type Unmounter struct {
 	Each    time.Duration                    // ceiling of one unmount: a dead network server must not hold the node
 	Rounds  int                              // how often the list is read again, for mounts on top of mounts
 	Expired <-chan struct{}                  // closed when the total ceiling has passed; may be nil
+	// Release frees what keeps file systems busy without being mounted (loop
+	// devices, swap) and says whether there was any; may be nil.
+	Release func(root Info) bool
+
+	hung map[int]bool // by mount id: did not answer, and is not asked again
 }
 
 // All unmounts every file system but the root and the kernel's own views,
-// deepest first. What is busy is remounted read-only and then detached. The
-// reasons it returns make the shutdown unclean; there are none if all data is
-// safe.
+// deepest first, again and again while that gets any further. What is busy
+// then is remounted read-only and detached. The reasons it returns make the
+// shutdown unclean; there are none if all data is safe.
 func (u *Unmounter) All() (unclean []string) {
-	busy := map[int]bool{}
+	u.hung = map[int]bool{}
 	for range max(1, u.Rounds) {
-		text, err := u.Read()
+		root, list, err := u.list()
 		if err != nil {
-			return []string{fmt.Sprintf("read the list of mounts: %v", err)}
-		}
-		list, err := ParseInfo(text)
-		if err != nil {
-			u.Printf("shutdown: %v", err)
+			return []string{err.Error()}
 		}
 		progress := false
-		for _, m := range DeepestFirst(list) {
-			if m.Target == "/" || Pseudo(m.Type) || busy[m.ID] {
-				continue
+		for _, m := range list {
+			if u.expired() {
+				break
 			}
-			select {
-			case <-u.Expired:
-				return append(unclean, "unmounting took longer than the ceiling")
-			default:
-			}
-			switch err := u.bounded(func() error { return u.Sys.Unmount(m.Target, unix.UMOUNT_NOFOLLOW) }); {
-			case err == nil:
-				progress = true
-			case errors.Is(err, unix.EINVAL): // gone already, with what it was on
-			default:
-				busy[m.ID] = true
-				if reason := u.detach(m, err); reason != "" {
-					unclean = append(unclean, reason)
-				}
-			}
+			progress = u.unmount(m) == nil || progress
 		}
-		if !progress {
+		if u.Release != nil && !u.expired() {
+			var freed bool
+			if err := u.bounded(func() error { freed = u.Release(root); return nil }); err != nil {
+				unclean = append(unclean, fmt.Sprintf("loop devices and swap: %v", err))
+				break // it may be at it still: freed is not ours to read
+			}
+			progress = freed || progress
+		}
+		if !progress || u.expired() {
 			break
+		}
+	}
+	_, list, err := u.list()
+	if err != nil {
+		return append(unclean, err.Error())
+	}
+	for _, m := range list {
+		if u.expired() {
+			return append(unclean, "unmounting took longer than the ceiling, at "+m.Target)
+		}
+		err := u.unmount(m)
+		if err == nil || errors.Is(err, unix.EINVAL) { // EINVAL: gone already, with what it was on
+			continue
+		}
+		if reason := u.detach(m, err); reason != "" {
+			unclean = append(unclean, reason)
 		}
 	}
 	return unclean
 }
 
+// list reads what is there to be unmounted, in order, and the root.
+func (u *Unmounter) list() (root Info, out []Info, err error) {
+	text, err := u.Read()
+	if err != nil {
+		return root, nil, fmt.Errorf("read the list of mounts: %w", err)
+	}
+	list, err := ParseInfo(text)
+	if err != nil {
+		u.Printf("shutdown: %v", err)
+	}
+	for _, m := range DeepestFirst(list) {
+		if m.Target == "/" {
+			root = m
+		} else if !Stays(m) {
+			out = append(out, m)
+		}
+	}
+	return root, out, nil
+}
+
+func (u *Unmounter) expired() bool {
+	select {
+	case <-u.Expired:
+		return true
+	default:
+		return false
+	}
+}
+
+// unmount tries once. A server that does not answer is not asked twice.
+func (u *Unmounter) unmount(m Info) error {
+	if u.hung[m.ID] {
+		return errCeiling
+	}
+	err := u.bounded(func() error { return u.Sys.Unmount(m.Target, unix.UMOUNT_NOFOLLOW) })
+	if errors.Is(err, errCeiling) {
+		u.hung[m.ID] = true
+		u.Printf("shutdown: %s (%s on %s) does not answer, detached later", m.Target, m.Type, m.Source)
+	}
+	return err
+}
+
 // detach makes a busy file system read-only, so that what is on it is complete,
 // and takes it out of the tree.
 func (u *Unmounter) detach(m Info, cause error) (unclean string) {
-	ro := u.bounded(func() error {
-		return u.Sys.Mount("none", m.Target, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")
-	})
+	ro := errCeiling
+	if !u.hung[m.ID] && !Volatile(m.Type) {
+		ro = u.bounded(func() error {
+			return u.Sys.Mount("none", m.Target, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")
+		})
+	}
 	_ = u.bounded(func() error { return u.Sys.Unmount(m.Target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) })
 	if Volatile(m.Type) {
 		u.Printf("shutdown: %s (%s) was busy (%v), detached; it held nothing that lasts", m.Target, m.Type, cause)

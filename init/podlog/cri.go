@@ -90,12 +90,22 @@ func (s *stream) flush(emit func(string)) {
 	}
 }
 
-// source names a container from the directory names the kubelet chooses:
-// <namespace>_<pod>_<uid>/<container>. A pod's namespace and name hold no '_'.
-func source(podDir, container string) string {
+// podOf takes apart the name that the kubelet gives a pod's log directory:
+// <namespace>_<pod>_<uid>. A pod's namespace and name hold no '_'. The namespace
+// is "" where the name is another's.
+func podOf(podDir string) (namespace, pod string) {
 	f := strings.SplitN(podDir, "_", 3)
 	if len(f) < 3 {
-		return podDir + "/" + container
+		return "", podDir
 	}
-	return f[0] + "/" + f[1] + "/" + container
+	return f[0], f[1]
+}
+
+// source names a container by its directories.
+func source(podDir, container string) string {
+	namespace, pod := podOf(podDir)
+	if namespace == "" {
+		return pod + "/" + container
+	}
+	return namespace + "/" + pod + "/" + container
 }

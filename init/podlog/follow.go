@@ -26,6 +26,7 @@ type Follower struct {
 	Dir    string
 	Emit   func(source, text string) // must not block
 	Printf func(format string, args ...any)
+	Skip   func(namespace, pod, container string) bool // may be nil; true: not followed
 
 	fd      int
 	in      *os.File
@@ -221,11 +222,16 @@ func (w *Follower) scan() {
 		}
 		conts, _ := os.ReadDir(dir)
 		for _, c := range conts {
-			if c.IsDir() {
+			if c.IsDir() && !w.skipped(p.Name(), c.Name()) {
 				w.follow(filepath.Join(dir, c.Name()), source(p.Name(), c.Name()))
 			}
 		}
 	}
+}
+
+func (w *Follower) skipped(podDir, container string) bool {
+	namespace, pod := podOf(podDir)
+	return w.Skip != nil && w.Skip(namespace, pod, container)
 }
 
 func (w *Follower) follow(dir, source string) {

@@ -186,3 +186,31 @@ func TestFollowBurst(t *testing.T) {
 		t.Errorf("%d lines, want 1000", n)
 	}
 }
+
+func TestSkip(t *testing.T) {
+	dir := t.TempDir()
+	var got collected
+	w := &Follower{Dir: dir, Emit: got.emit, Printf: t.Logf,
+		Skip: func(namespace, pod, container string) bool {
+			return namespace == "kube-system" && pod == "node-x" && container == "init"
+		}}
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, filepath.Join(dir, "kube-system_node-x_1", "init", "0.log"), "t stdout F hidden\n")
+	appendTo(t, filepath.Join(dir, "kube-system_node-x_1", "other", "0.log"), "t stdout F shown\n")
+	appendTo(t, filepath.Join(dir, "default_node-x_1", "init", "0.log"), "t stdout F shown\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { w.Run(ctx); close(done) }()
+	w.Drain(ctx)
+	appendTo(t, filepath.Join(dir, "kube-system_node-x_1", "init", "0.log"), "t stdout F hidden\n")
+	w.Drain(ctx)
+	cancel()
+	<-done
+	l := got.all()
+	slices.Sort(l)
+	if want := []string{"default/node-x/init: shown", "kube-system/node-x/other: shown"}; !slices.Equal(l, want) {
+		t.Errorf("got %q", l)
+	}
+}

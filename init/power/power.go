@@ -36,7 +36,7 @@ type Signal struct {
 	Who    string // "shutdown requested by <Who>"
 }
 
-// Signals is everything PID 1 listens to; docs/node.md shows the same table.
+// Signals is everything PID 1 listens to; docs/init.md shows the same table.
 func Signals() []Signal {
 	return []Signal{
 		{unix.SIGTERM, PowerOff, "SIGTERM"},
@@ -45,6 +45,17 @@ func Signals() []Signal {
 		{unix.SIGINT, Reboot, "ctrl-alt-del or SIGINT"},
 		{unix.SIGUSR1, Report, "SIGUSR1"},
 		{unix.SIGHUP, None, "SIGHUP"},
+		// A Go program dies of these, and a PID 1 that dies is a kernel panic. When
+		// they come from a fault of its own they still lead to the end.
+		{unix.SIGQUIT, None, "SIGQUIT"},
+		{unix.SIGABRT, None, "SIGABRT"},
+		{unix.SIGILL, None, "SIGILL"},
+		{unix.SIGTRAP, None, "SIGTRAP"},
+		{unix.SIGBUS, None, "SIGBUS"},
+		{unix.SIGFPE, None, "SIGFPE"},
+		{unix.SIGSEGV, None, "SIGSEGV"},
+		{unix.SIGSYS, None, "SIGSYS"},
+		{unix.SIGSTKFLT, None, "SIGSTKFLT"},
 	}
 }
 

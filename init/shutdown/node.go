@@ -42,9 +42,17 @@ type Lock interface {
 	Wait(ctx context.Context) Outcome    // until it is done
 }
 
+// Boot is the boot, which may not be over when the end is asked for.
+type Boot interface {
+	Stop()                         // no further phase is begun
+	Running() string               // names of the phases that run, or ""
+	Wait(ctx context.Context) bool // until none does
+}
+
 // Services are the processes PID 1 supervises.
 type Services interface {
-	NoMoreRestarts()
+	NoMoreRestarts()                               // and let go on what somebody has stopped
+	KubeletAge() time.Duration                     // since its process was started
 	KubeletAlive() bool                            // has a process, or will be given one once more
 	WaitKubeletDead(ctx context.Context)           // until it has none and will get none
 	StopKubelet(ctx context.Context) (killed bool) // SIGTERM, its grace, SIGKILL; ctx cuts the grace short
@@ -69,12 +77,17 @@ type Machine interface {
 	CloseAll()                     // sockets and watchers of PID 1
 	Sync()
 	Unmount(expired <-chan struct{}) (unclean []string)
+	Survivors() string     // names the processes that are left, for the console
+	ReadOnly()             // whatever is still mounted for writing, anywhere: the last resort
 	Flush(d time.Duration) // the console
 	End(m Mode)            // reboot(2); returns only if it failed
 }
 
 // Limits are the ceilings of the waits.
 type Limits struct {
+	Boot           time.Duration // for the phases of the boot that run
+	KubeletSettled time.Duration // a kubelet this old that is not connected has no shutdown manager, or has lost its way ...
+	KubeletAgain   time.Duration // ... and is given only this long
 	KubeletStart   time.Duration // a kubelet that runs or is started once more may take this long to connect
 	KubeletDefault time.Duration // its grace if it has left no figure
 	KubeletMargin  time.Duration // on top of its grace
@@ -83,6 +96,7 @@ type Limits struct {
 	Term, Kill     time.Duration // for all processes, at the end
 	Drain          time.Duration
 	Sync           time.Duration
+	ReadOnly       time.Duration
 	Unmount        time.Duration
 	Services       time.Duration // all services' graces together
 	Hurry          time.Duration // what is left of any wait once somebody hurries
@@ -92,9 +106,16 @@ type Limits struct {
 // DefaultLimits are the node's.
 func DefaultLimits() Limits {
 	return Limits{
+		Boot: 5 * time.Second, KubeletSettled: time.Minute, KubeletAgain: 2 * time.Second,
 		KubeletStart: 10 * time.Second, KubeletDefault: 40 * time.Second, KubeletMargin: 10 * time.Second,
 		Pods: 20 * time.Second, PodsLate: 3 * time.Second, Term: 5 * time.Second, Kill: 3 * time.Second,
-		Drain: 2 * time.Second, Sync: 10 * time.Second, Unmount: 15 * time.Second, Services: 60 * time.Second,
+		Drain: 2 * time.Second, Sync: 10 * time.Second, ReadOnly: 2 * time.Second, Unmount: 15 * time.Second, Services: 60 * time.Second,
 		Hurry: 2 * time.Second, Again: 3 * time.Second,
 	}
+}
+
+// Total is the ceiling over everything, for a kubelet with that grace.
+func (l Limits) Total(grace time.Duration) time.Duration {
+	const rest = 10 * time.Second // of steps that have limits of their own and take none of it
+	return l.Boot + l.KubeletStart + grace + l.KubeletMargin + l.Pods + l.Services + l.Term + l.Kill + 2*l.Drain + l.Sync + l.Unmount + l.ReadOnly + rest
 }

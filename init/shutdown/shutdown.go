@@ -21,6 +21,7 @@ import (
 // Config is what a Sequence works with.
 type Config struct {
 	Printf   func(format string, args ...any)
+	Boot     Boot        // may be nil
 	Lock     func() Lock // nil result: there is no system socket (yet)
 	Services func() Services
 	Pods     Pods
@@ -78,7 +79,7 @@ func (s *Sequence) Begun() bool {
 }
 
 // Ceiling is how long the way down may take at most.
-func (s *Sequence) Ceiling() time.Duration { return s.total(s.grace()) }
+func (s *Sequence) Ceiling() time.Duration { return s.Limits.Total(s.grace()) }
 
 // Clean says whether nothing has gone wrong so far.
 func (s *Sequence) Clean() bool {
@@ -92,7 +93,7 @@ func (s *Sequence) Clean() bool {
 func (s *Sequence) Run() {
 	r := <-s.first
 	grace := s.grace()
-	total := s.total(grace)
+	total := s.Limits.Total(grace)
 	expired, cancel := context.WithTimeout(context.Background(), total)
 	defer cancel()
 	done := make(chan struct{})
@@ -105,6 +106,12 @@ func (s *Sequence) Run() {
 	case <-done:
 	case <-expired.Done():
 		s.blame("the whole took longer than %s", total)
+	}
+	s.mu.Lock()
+	doubtful := len(s.unclean) > 0
+	s.mu.Unlock()
+	if doubtful { // a process that does not die may have a file system of its own mounted
+		s.bounded("making everything read-only", s.Limits.ReadOnly, s.Machine.ReadOnly)
 	}
 	// Once more even after a panic above: what is written stays written.
 	s.bounded("the last sync", s.Limits.Sync, s.Machine.Sync)
@@ -143,11 +150,6 @@ func (s *Sequence) grace() time.Duration {
 	return g
 }
 
-func (s *Sequence) total(grace time.Duration) time.Duration {
-	l := s.Limits
-	return l.KubeletStart + grace + l.KubeletMargin + l.Pods + l.Services + l.Term + l.Kill + 2*l.Drain + l.Sync + l.Unmount + 10*time.Second
-}
-
 // wait is a context that ends after d, or Hurry after somebody hurries.
 func (s *Sequence) wait(d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
@@ -163,30 +165,60 @@ func (s *Sequence) wait(d time.Duration) (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// down is the story, top to bottom.
+// down is the story, top to bottom. A panic in one step is not the end of the
+// others: what is on the disks has to be complete all the same.
 func (s *Sequence) down(expired context.Context, r Request, grace time.Duration) {
+	s.safely(func() { s.bootEnds(r.Now) })
 	services := s.Services()
-	services.NoMoreRestarts()
+	s.safely(services.NoMoreRestarts)
 	if !r.Now {
-		s.podsEnd(services, grace)
-		s.servicesEnd(services)
-		s.everythingEnds()
+		s.safely(func() { s.podsEnd(services, grace) })
+		s.safely(func() { s.servicesEnd(services) })
+		s.safely(s.everythingEnds)
 	} else {
-		s.Machine.KillAll(true)
-		ctx, cancel := s.wait(s.Limits.Kill)
-		s.Machine.WaitAlone(ctx)
-		cancel()
+		s.safely(s.everythingIsKilled)
 	}
-	s.drain()
-	if err := services.Close(); err != nil {
-		s.Printf("shutdown: %v", err)
-	}
-	s.Machine.CloseAll()
+	s.safely(s.drain)
+	s.safely(func() {
+		if err := services.Close(); err != nil {
+			s.Printf("shutdown: %v", err)
+		}
+	})
+	s.safely(s.Machine.CloseAll)
 	s.bounded("sync", s.Limits.Sync, s.Machine.Sync)
-	uctx, cancel := context.WithTimeout(expired, s.Limits.Unmount)
+	s.safely(func() {
+		ctx, cancel := context.WithTimeout(expired, s.Limits.Unmount)
+		defer cancel()
+		for _, reason := range s.Machine.Unmount(ctx.Done()) {
+			s.blame("%s", reason)
+		}
+	})
+}
+
+func (s *Sequence) safely(f func()) {
+	defer s.guard()
+	f()
+}
+
+// bootEnds stops a boot that is not over: what a phase makes after the steps
+// below have looked, nobody would end.
+func (s *Sequence) bootEnds(now bool) {
+	if s.Boot == nil {
+		return
+	}
+	s.Boot.Stop()
+	if s.Boot.Wait(expiredNow()) {
+		return
+	}
+	limit := s.Limits.Boot
+	if now {
+		limit = s.Limits.Hurry
+	}
+	s.Printf("shutdown: the boot is not over: waiting for %s, at most %s", s.Boot.Running(), limit)
+	ctx, cancel := s.wait(limit)
 	defer cancel()
-	for _, reason := range s.Machine.Unmount(uctx.Done()) {
-		s.blame("%s", reason)
+	if !s.Boot.Wait(ctx) {
+		s.Printf("shutdown: %s does not end, left behind", s.Boot.Running())
 	}
 }
 
@@ -228,7 +260,12 @@ func (s *Sequence) kubelet(lock Lock, services Services, grace time.Duration) Ou
 	if !services.KubeletAlive() {
 		return NoHolder
 	}
-	ctx, cancel := s.wait(s.Limits.KubeletStart)
+	limit := s.Limits.KubeletStart
+	age := services.KubeletAge()
+	if age >= s.Limits.KubeletSettled {
+		limit = s.Limits.KubeletAgain
+	}
+	ctx, cancel := s.wait(limit)
 	// It may die instead of connecting; then nobody waits any longer.
 	alive, dead := context.WithCancel(ctx)
 	watched := make(chan struct{})
@@ -240,7 +277,10 @@ func (s *Sequence) kubelet(lock Lock, services Services, grace time.Duration) Ou
 	}()
 	held := lock.WaitHolder(expiredNow())
 	if !held {
-		s.Printf("shutdown: the kubelet is not connected: waiting for it, at most %s", s.Limits.KubeletStart)
+		s.Printf("shutdown: the kubelet is not connected: waiting for it, at most %s", limit)
+		if limit != s.Limits.KubeletStart {
+			s.Printf("shutdown: it has run for %s without a word: is its shutdownGracePeriod 0?", age.Round(time.Second))
+		}
 		held = lock.WaitHolder(alive)
 	}
 	dead()
@@ -250,7 +290,7 @@ func (s *Sequence) kubelet(lock Lock, services Services, grace time.Duration) Ou
 		s.Printf("shutdown: the kubelet did not connect")
 		return NoHolder
 	}
-	limit := grace + s.Limits.KubeletMargin
+	limit = grace + s.Limits.KubeletMargin
 	s.Printf("shutdown: waiting for the kubelet to end its pods, at most %s", limit)
 	began := time.Now()
 	ctx, cancel = s.wait(limit)
@@ -285,6 +325,15 @@ func (s *Sequence) servicesEnd(services Services) {
 	}
 }
 
+func (s *Sequence) everythingIsKilled() {
+	s.Machine.KillAll(true)
+	ctx, cancel := s.wait(s.Limits.Kill)
+	defer cancel()
+	if !s.Machine.WaitAlone(ctx) {
+		s.blame("SIGKILL does not end %s", s.Machine.Survivors())
+	}
+}
+
 func (s *Sequence) everythingEnds() {
 	// Most often nobody is left, and that is seen without any signal.
 	if s.Machine.WaitAlone(expiredNow()) {
@@ -304,7 +353,7 @@ func (s *Sequence) everythingEnds() {
 			return
 		}
 	}
-	s.blame("a process does not die of SIGKILL")
+	s.blame("SIGKILL does not end %s", s.Machine.Survivors())
 }
 
 func (s *Sequence) drain() {

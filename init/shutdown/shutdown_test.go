@@ -28,6 +28,9 @@ type node struct {
 	crioKill  bool
 	unmounted []string
 	panics    bool
+	age       time.Duration // of the kubelet's process
+	phases    time.Duration // the boot's running phase ends this long after it was told to stop; <0 = never
+	stopped   time.Time
 
 	mu     *sync.Mutex // of log and of the console's lines
 	log    []string
@@ -42,6 +45,35 @@ func (n *node) say(format string, args ...any) {
 	defer n.mu.Unlock()
 	n.log = append(n.log, fmt.Sprintf(format, args...))
 }
+
+func (n *node) Stop() { n.stopped = time.Now() }
+func (n *node) Running() string {
+	return "phase network"
+}
+func (n *node) bootOver(ctx context.Context) bool {
+	if n.phases == 0 {
+		return true
+	}
+	if n.phases < 0 || ctx.Err() != nil {
+		<-ctx.Done()
+		return false
+	}
+	select {
+	case <-time.After(n.phases - time.Since(n.stopped)):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// boot is n as Boot, whose Wait has another meaning.
+type boot struct{ *node }
+
+func (b boot) Wait(ctx context.Context) bool { return b.bootOver(ctx) }
+
+func (n *node) KubeletAge() time.Duration { return n.age }
+func (n *node) Survivors() string         { return "7 (dd, D)" }
+func (n *node) ReadOnly()                 { n.say("read-only") }
 
 func (n *node) Begin() { n.say("event") }
 func (n *node) WaitHolder(ctx context.Context) bool {
@@ -146,7 +178,7 @@ func (n *node) sequence(lines *[]string) *Sequence {
 			defer n.mu.Unlock()
 			*lines = append(*lines, fmt.Sprintf(format, args...))
 		},
-		Lock: func() Lock { return n }, Services: func() Services { return n }, Pods: n, Machine: n, Limits: DefaultLimits(),
+		Boot: boot{n}, Lock: func() Lock { return n }, Services: func() Services { return n }, Pods: n, Machine: n, Limits: DefaultLimits(),
 	})
 }
 
@@ -183,11 +215,23 @@ func TestShutdown(t *testing.T) {
 			steps: "no restarts,event,stop kubelet,pods signal kill=false,drain,stop others,stop runtime,drain,close services,close all,sync,unmount,sync,end power-off"},
 		{name: "no kubelet, pods do not end", n: node{left: true, pods: -1}, atLeast: 20 * time.Second, atMost: 25 * time.Second,
 			last: "shutdown: unclean: 1 processes of containers did not end within 20s of SIGTERM"},
+		{name: "a kubelet without a shutdown manager", n: node{alive: true, age: time.Hour, connects: -1, left: true, pods: time.Second},
+			atLeast: 3 * time.Second, atMost: 4 * time.Second, last: "shutdown: clean", has: "has run for 1h0m0s without a word: is its shutdownGracePeriod 0?"},
+		{name: "an old kubelet that connects again", n: node{alive: true, age: time.Hour, connects: time.Second, ends: time.Second, outcome: Continued, left: true},
+			atLeast: 2 * time.Second, atMost: 3 * time.Second, last: "shutdown: clean"},
+		{name: "amid the boot", n: node{phases: 3 * time.Second}, atLeast: 3 * time.Second, atMost: 4 * time.Second, last: "shutdown: clean",
+			has: "the boot is not over: waiting for phase network, at most 5s"},
+		{name: "a phase that hangs", n: node{phases: -1}, atLeast: 5 * time.Second, atMost: 6 * time.Second, last: "shutdown: clean",
+			has: "phase network does not end, left behind"},
+		{name: "power off now, amid the boot", n: node{phases: -1}, req: Request{Now: true}, atLeast: 2 * time.Second, atMost: 3 * time.Second, last: "shutdown: clean"},
+		{name: "hurry amid the boot", n: node{phases: -1, alive: true, connects: -1, left: true, pods: -1}, again: 4 * time.Second,
+			atLeast: 5 * time.Second, atMost: 15 * time.Second, last: "shutdown: unclean: 1 processes of containers did not end within 20s of SIGTERM"},
 		{name: "power off now", n: node{alive: true, ends: -1, left: true, pods: -1}, req: Request{Now: true}, atMost: time.Second, last: "shutdown: clean",
 			steps: "no restarts,kill all kill=true,drain,close services,close all,sync,unmount,sync,end power-off"},
 		{name: "something ignores SIGTERM", n: node{stubborn: true}, atLeast: 5 * time.Second, atMost: 6 * time.Second,
 			last: "shutdown: clean", has: "SIGKILL to all that is left, at most 3s"},
-		{name: "something does not die", n: node{immortal: true}, atMost: 10 * time.Second, last: "shutdown: unclean: a process does not die of SIGKILL"},
+		{name: "something does not die", n: node{immortal: true}, atMost: 10 * time.Second, last: "shutdown: unclean: SIGKILL does not end 7 (dd, D)",
+			steps: "no restarts,event,stop kubelet,drain,stop others,stop runtime,kill all kill=false,kill all kill=true,drain,close services,close all,sync,unmount,read-only,sync,end power-off"},
 		{name: "a second request hurries", n: node{alive: true, ends: -1, left: true, pods: -1}, again: 5 * time.Second,
 			atLeast: 7 * time.Second, atMost: 15 * time.Second, last: "shutdown: unclean: the kubelet did not end its pods within 7s; 1 processes of containers did not end within 3s of SIGTERM"},
 		{name: "an echo does not hurry", n: node{alive: true, ends: 10 * time.Second, outcome: Continued}, again: time.Second,
@@ -197,7 +241,8 @@ func TestShutdown(t *testing.T) {
 		{name: "busy disk", n: node{unmounted: []string{"/data is busy"}}, last: "shutdown: unclean: /data is busy", atMost: time.Second},
 		{name: "the runtime was killed", n: node{crioKill: true}, last: "shutdown: unclean: a service had to be killed", atMost: time.Second},
 		{name: "a fault of PID 1", req: Request{Mode: Reboot, Fault: "panic in network: x"}, last: "shutdown: unclean: panic in network: x", atMost: time.Second},
-		{name: "a panic on the way down", n: node{panics: true}, last: "shutdown: unclean: panic during the shutdown: boom", atMost: time.Second},
+		{name: "a panic on the way down", n: node{panics: true}, last: "shutdown: unclean: panic during the shutdown: boom", atMost: time.Second,
+			steps: "no restarts,event,stop kubelet,drain,stop others,stop runtime,drain,close services,close all,sync,unmount,read-only,sync,end power-off"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -214,6 +259,8 @@ func TestShutdown(t *testing.T) {
 					s.Ask(Request{Who: "another"})
 				}
 				<-done
+				n.mu.Lock() // what hung comes back later
+				defer n.mu.Unlock()
 				took := time.Since(n.began)
 				text := strings.Join(lines, "\n")
 				if took < tt.atLeast || took > tt.atMost {
@@ -232,7 +279,9 @@ func TestShutdown(t *testing.T) {
 				if got := strings.Join(n.log, ","); tt.steps != "" && got != tt.steps {
 					t.Errorf("steps\n%s, want\n%s", got, tt.steps)
 				}
+				n.mu.Unlock()
 				time.Sleep(3 * time.Hour) // for what hung
+				n.mu.Lock()
 			})
 		})
 	}
@@ -255,6 +304,12 @@ func TestTotalCeiling(t *testing.T) {
 		if took := time.Since(began); took > 5*time.Minute {
 			t.Errorf("took %s", took)
 		}
+		n.mu.Lock()
+		steps := slices.Clone(n.log)
+		n.mu.Unlock()
+		if !slices.Contains(steps, "read-only") {
+			t.Errorf("the disks are left as they were: %q", steps)
+		}
 		if text := strings.Join(lines, "\n"); !strings.Contains(text, "unclean: the whole took longer than") {
 			t.Error(text)
 		}
@@ -267,7 +322,7 @@ func TestWithoutASocket(t *testing.T) {
 		n := node{}
 		var lines []string
 		s := n.sequence(&lines)
-		s.Lock = func() Lock { return nil }
+		s.Lock, s.Boot = func() Lock { return nil }, nil
 		s.Ask(Request{Who: "a failed boot", Mode: Reboot, Fault: "no root"})
 		s.Run()
 		if n.ended == nil || *n.ended != Reboot {

@@ -9,35 +9,35 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"garboard.local/init/logs"
 )
 
 const (
-	logCap   = 4 << 20 // bytes of one log file; with the rotated one a service has at most twice that
-	tailLen  = 20      // lines kept for the console when a service dies
-	lineCap  = 1024    // bytes of one of them
+	tailLen  = 20   // lines kept for the console when a service dies
+	lineCap  = 1024 // bytes of one of them
 	readSize = 32 << 10
 )
 
-// Log carries what a service writes into a file. One pipe serves every run of
-// the service, because children of an earlier run may still hold its end.
+// Log carries what a service writes into a file (package logs). One pipe serves
+// every run of the service, because children of an earlier run may still hold
+// its end. Whatever the disk does, the pipe is read: no service waits for it.
 type Log struct {
 	write int      // the services' end, blocking as programs expect
 	read  *os.File // ours
 	done  chan struct{}
+	keep  *logs.Log
 	path  string
-	cap   int64
 	line  func(string) // may be nil: gets each line as well
 
 	mu   sync.Mutex
-	f    *os.File
-	size int64
 	part []byte
 	tail []string
 }
 
-// OpenLog makes dir/name.log and its pipe. line, if not nil, is given each line
-// too; it must not block.
-func OpenLog(dir, name string, line func(string)) (*Log, error) {
+// OpenLog makes the pipe and begins to keep what comes through it in
+// dir/name.log. line, if not nil, is given each line too; it must not block.
+func OpenLog(dir, name string, line func(string), printf func(string, ...any), guard func(string)) (*Log, error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("log of %s: %w", name, err)
@@ -45,31 +45,17 @@ func OpenLog(dir, name string, line func(string)) (*Log, error) {
 	if err := unix.SetNonblock(p[0], true); err != nil {
 		return nil, errors.Join(err, unix.Close(p[0]), unix.Close(p[1]))
 	}
-	l := &Log{write: p[1], read: os.NewFile(uintptr(p[0]), name), done: make(chan struct{}),
-		path: filepath.Join(dir, name+".log"), cap: logCap, line: line}
-	err := os.MkdirAll(dir, 0o755)
-	if err == nil {
-		err = l.open()
-	}
-	go l.run()
-	return l, err // without a file the service still has a pipe, and its tail is kept
-}
-
-func (l *Log) open() error {
-	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
-	if err != nil {
-		return err
-	}
-	st, err := f.Stat()
-	if err != nil {
-		return errors.Join(err, f.Close())
-	}
-	l.f, l.size = f, st.Size()
-	return nil
+	l := &Log{write: p[1], read: os.NewFile(uintptr(p[0]), name), done: make(chan struct{}), keep: logs.New(0), path: filepath.Join(dir, name+".log"), line: line}
+	l.keep.Start(logs.Options{Name: name, Sink: &logs.File{Path: l.path}, Printf: printf, Guard: guard})
+	go func() {
+		defer close(l.done)
+		defer guard("output of " + name)
+		l.run()
+	}()
+	return l, nil
 }
 
 func (l *Log) run() {
-	defer close(l.done)
 	b := make([]byte, readSize)
 	for {
 		n, err := l.read.Read(b)
@@ -83,17 +69,9 @@ func (l *Log) run() {
 }
 
 func (l *Log) put(b []byte) {
+	_, _ = l.keep.Write(b) // it never fails
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.f != nil {
-		if l.size+int64(len(b)) > l.cap {
-			l.rotate()
-		}
-		if l.f != nil {
-			n, _ := l.f.Write(b) // a full disk loses the log, not the service
-			l.size += int64(n)
-		}
-	}
 	l.part = append(l.part, b...)
 	for {
 		i := bytes.IndexByte(l.part, '\n')
@@ -120,13 +98,6 @@ func (l *Log) add(s string) {
 	}
 }
 
-func (l *Log) rotate() {
-	_ = l.f.Close()
-	l.f = nil
-	_ = os.Rename(l.path, l.path+".1")
-	_ = l.open()
-}
-
 // Tail returns the last lines and forgets them.
 func (l *Log) Tail() []string {
 	l.mu.Lock()
@@ -140,15 +111,9 @@ func (l *Log) Tail() []string {
 	return t
 }
 
-// Close ends the log and its goroutine, and lets go of the file.
+// Close ends the log and its goroutines, and lets go of the file.
 func (l *Log) Close() error {
 	err := errors.Join(unix.Close(l.write), l.read.Close())
 	<-l.done
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.f != nil {
-		err = errors.Join(err, l.f.Close())
-		l.f = nil
-	}
-	return err
+	return errors.Join(err, l.keep.Close())
 }

@@ -61,10 +61,11 @@ type service struct {
 	state   State
 	changed chan struct{} // closed and replaced with each change of state
 	proc    *Process
-	deaths  int  // that nobody asked for, since boot
-	asked   bool // the next exit was asked for: no back-off; another request adds nothing
-	final   bool // the node shuts down: not to be started again ...
-	once    bool // ... but for this one time
+	started time.Time // of proc
+	deaths  int       // that nobody asked for, since boot
+	asked   bool      // the next exit was asked for: no back-off; another request adds nothing
+	final   bool      // the node shuts down: not to be started again ...
+	once    bool      // ... but for this one time
 }
 
 func (s *service) set(st State) {
@@ -274,7 +275,7 @@ func (s *service) start() (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.proc = p
+	s.proc, s.started = p, time.Now()
 	if s.OOMScoreAdj != 0 {
 		f := s.sup.root + "/proc/" + strconv.Itoa(p.Pid) + "/oom_score_adj"
 		if err := os.WriteFile(f, []byte(strconv.Itoa(s.OOMScoreAdj)), 0o644); err != nil {
@@ -317,6 +318,7 @@ func (s *service) stop(ctx context.Context, why string, grace time.Duration) (ki
 		return false
 	}
 	s.sup.printf("service %s: %s, SIGTERM, at most %s", s.Name, why, grace)
+	s.goOn(p)
 	t := time.NewTimer(grace)
 	defer t.Stop()
 	select {
@@ -340,3 +342,21 @@ func (s *service) stop(ctx context.Context, why string, grace time.Duration) (ki
 }
 
 const killWait = 2 * time.Second
+
+// goOn continues a process that somebody has stopped (SIGSTOP): it could not
+// even see a SIGTERM. To one that runs it does nothing.
+func (s *service) goOn(p *Process) {
+	stat, err := os.ReadFile(s.sup.root + "/proc/" + strconv.Itoa(p.Pid) + "/stat")
+	if err == nil && stopped(string(stat)) {
+		s.sup.printf("service %s: pid %d was stopped, SIGCONT", s.Name, p.Pid)
+	}
+	_ = p.Signal(unix.SIGCONT) // it may have ended meanwhile
+}
+
+// stopped reads the state out of proc_pid_stat(5), which is the field after the
+// command name: any bytes in parentheses.
+func stopped(stat string) bool {
+	i := strings.LastIndexByte(stat, ')')
+	f := strings.Fields(stat[i+1:])
+	return i >= 0 && len(f) > 0 && (f[0] == "T" || f[0] == "t")
+}

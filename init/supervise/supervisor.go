@@ -59,7 +59,7 @@ func New(o Options, list []table.Service) *Supervisor {
 		if o.Mirror != nil {
 			line = func(text string) { o.Mirror(t.Name, text) }
 		}
-		log, err := OpenLog(o.LogDir, t.Name, line)
+		log, err := OpenLog(o.LogDir, t.Name, line, v.printf, v.guard)
 		if err != nil {
 			v.printf("service %s: its output is not kept: %v", t.Name, err)
 		}
@@ -211,14 +211,19 @@ func grace(seconds int) time.Duration { return time.Duration(seconds) * time.Sec
 
 // NoMoreRestarts is the beginning of a shutdown: what dies from now on stays
 // dead. Only a kubelet in back-off is started once more, at once, because it
-// alone can end its pods by their own grace.
+// alone can end its pods by their own grace. What somebody has stopped goes on:
+// the kubelet needs the runtime, and PID 1 needs both.
 func (v *Supervisor) NoMoreRestarts() {
 	v.settled()
 	for _, s := range v.services {
 		s.mu.Lock()
 		s.final = true
 		s.once = s.state == BackOff && s.Role == table.RoleKubelet
+		p := s.proc
 		s.mu.Unlock()
+		if p != nil {
+			s.goOn(p)
+		}
 		s.wake()
 	}
 }
@@ -258,6 +263,20 @@ func (v *Supervisor) Alive(role string) bool {
 	return s.proc != nil || s.once
 }
 
+// Age is how long the process of the service with a role has run; 0 without one.
+func (v *Supervisor) Age(role string) time.Duration {
+	s := v.byRole(role)
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil {
+		return 0
+	}
+	return time.Since(s.started)
+}
+
 // Close ends everything that is left, and the logs. It is for the end of a
 // shutdown, after the services were stopped, and has a ceiling of its own.
 func (v *Supervisor) Close() error {
@@ -281,10 +300,14 @@ func (v *Supervisor) Close() error {
 	case <-t.C:
 		err = errors.New("services: a process does not die")
 	}
-	for _, s := range v.services {
+	errs := make([]error, len(v.services)+1) // at once: each may wait for a disk that does not answer
+	errs[len(v.services)] = err
+	var closing sync.WaitGroup
+	for i, s := range v.services {
 		if s.log != nil {
-			err = errors.Join(err, s.log.Close())
+			closing.Go(func() { errs[i] = s.log.Close() })
 		}
 	}
-	return err
+	closing.Wait()
+	return errors.Join(errs...)
 }
