@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,7 +32,12 @@ func (n *node) mountData() error {
 	m := &data.Manager{Sys: "/sys", Dev: "/dev", Param: n.cmdline[dataParam], Run: n.tool,
 		Kernel: data.Linux{}, Printf: n.printf, Limits: data.DefaultLimits()}
 	if n.modules != nil {
-		m.Load = n.modules.Load
+		m.Load = func(driver string) error {
+			if !strings.Contains(driver, ":") && !n.modules.Has(driver) {
+				return nil // the long list of aliases need not be read
+			}
+			return n.modules.Load(driver)
+		}
 	}
 	var p *data.Partition
 	err := safely(func() (err error) { // what is on a disk must not keep /var away

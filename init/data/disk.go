@@ -129,21 +129,26 @@ func parseMark(s string) (mark, error) {
 	return mark{}, fmt.Errorf("garboard.data=%s: want /dev/NAME of a whole disk, serial=NUMBER, or none", s)
 }
 
-// storage are the devices that a driver of disks may be missing for, by bus and
-// the beginning of their module alias.
-var storage = []struct{ bus, file, prefix, part string }{
-	{"virtio", "modalias", "virtio:d00000002", ""}, // block
-	{"virtio", "modalias", "virtio:d00000008", ""}, // SCSI host
-	{"pci", "modalias", "pci:", "bc01"},            // class "mass storage"
-	{"vmbus", "modalias", "vmbus:", ""},
-	{"xen", "modalias", "xen:vbd", ""},
-	{"scsi", "modalias", "scsi:t-0x00", ""}, // disks, behind any host
+// storage are the devices that a driver of disks may be missing for, by bus,
+// the beginning of their module alias and a part of it.
+var storage = []struct{ bus, prefix, part, module string }{
+	{bus: "virtio", prefix: "virtio:d00000002"}, // block
+	{bus: "virtio", prefix: "virtio:d00000008"}, // SCSI host
+	// Nearly every virtual machine has these, with nothing behind them: a name is
+	// looked up faster than an alias.
+	{bus: "pci", part: "bc01sc06", module: "ahci"},
+	{bus: "pci", part: "bc01sc01", module: "ata_piix"},
+	{bus: "pci", part: "bc01"}, // all of class "mass storage"
+	{bus: "vmbus"},
+	{bus: "xen", prefix: "xen:vbd"},
+	{bus: "scsi", prefix: "scsi:t-0x00"}, // disks, behind any host
 }
 
-// drivers gives the module aliases of the machine's storage devices. What is
-// built in, or not in the image, costs a look into a list.
+// drivers names, by module or alias, the drivers that the machine's storage
+// devices may lack. Many are built in or not in the image.
 func drivers(sys string) []string {
 	var out []string
+	seen := map[string]bool{}
 	for _, s := range storage {
 		dir := filepath.Join(sys, "bus", s.bus, "devices")
 		entries, err := os.ReadDir(dir)
@@ -152,11 +157,18 @@ func drivers(sys string) []string {
 		}
 		for _, e := range entries {
 			d := filepath.Join(dir, e.Name())
+			a := text(d, "modalias")
+			if seen[d] || a == "" || !strings.HasPrefix(a, s.prefix) || !strings.Contains(a, s.part) {
+				continue
+			}
+			seen[d] = true
 			if _, err := os.Stat(filepath.Join(d, "driver")); err == nil {
 				continue
 			}
-			a := text(d, s.file)
-			if strings.HasPrefix(a, s.prefix) && strings.Contains(a, s.part) && !slices.Contains(out, a) {
+			if s.module != "" {
+				a = s.module
+			}
+			if !slices.Contains(out, a) {
 				out = append(out, a)
 			}
 		}

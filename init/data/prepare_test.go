@@ -412,13 +412,14 @@ func TestDrivers(t *testing.T) {
 		"bus/virtio/devices/virtio1/modalias":   "virtio:d00000002v00001AF4",
 		"bus/virtio/devices/virtio2/modalias":   "virtio:d00000002v00001AF4",
 		"bus/pci/devices/0000:00:1f.2/modalias": "pci:v00008086d00002922sv00001AF4sd00001100bc01sc06i01",
+		"bus/pci/devices/0000:00:03.0/modalias": "pci:v000015ADd000007C0sv000015ADsd000007C0bc01sc07i00",
 		"bus/pci/devices/0000:00:02.0/modalias": "pci:v00001AF4d00001000sv00001AF4sd00000001bc02sc00i00",
 		"bus/scsi/devices/0:0:0:0/modalias":     "scsi:t-0x00",
 		"bus/scsi/devices/0:0:0:0/driver/x":     "bound already",
 	} {
 		m.sysfile(f, s)
 	}
-	want := []string{"virtio:d00000002v00001AF4", "pci:v00008086d00002922sv00001AF4sd00001100bc01sc06i01"}
+	want := []string{"virtio:d00000002v00001AF4", "ahci", "pci:v000015ADd000007C0sv000015ADsd000007C0bc01sc07i00"}
 	if got := drivers(m.Sys); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

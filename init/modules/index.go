@@ -96,6 +96,12 @@ func (x *Index) LoadAll() (loaded int) {
 	return loaded
 }
 
+// Has says whether the image has a module of that name, or the kernel has it built in.
+func (x *Index) Has(n string) bool {
+	c := canonical(n)
+	return x.builtin[c] || x.file[c] != ""
+}
+
 // Load loads the module called n, or every module that has it as an alias, with
 // what they depend on.
 func (x *Index) Load(n string) error {
