@@ -19,17 +19,17 @@ func (g *guest) checkBootstrap() error {
 	if err != nil {
 		return err
 	}
-	all, err := readProcesses(g.proc)
+	before, err := g.settled()
 	if err != nil {
 		return err
 	}
-	before := containers(all)
 	if err := g.renewed("kubelet", func(process) error {
 		return os.WriteFile(filepath.Join(g.host, "etc/kubernetes/manifests/bootstrap.yaml"), manifest, 0o600)
 	}); err != nil {
 		return err
 	}
-	if all, err = readProcesses(g.proc); err != nil {
+	all, err := readProcesses(g.proc)
+	if err != nil {
 		return err
 	}
 	once, _ := service(all, "kubelet")
@@ -59,6 +59,29 @@ func (g *guest) checkBootstrap() error {
 		return fmt.Errorf("the bootstrap container said: %s", text)
 	}
 	return nil
+}
+
+// settled waits until all containers are past their start, in which crun is the
+// process that conmon looks after.
+func (g *guest) settled() (map[string]container, error) {
+	var before map[string]container
+	err := within(podCeiling, func() error {
+		all, err := readProcesses(g.proc)
+		if err != nil {
+			return err
+		}
+		then := before
+		before = containers(all)
+		time.Sleep(3 * time.Second)
+		if all, err = readProcesses(g.proc); err != nil {
+			return err
+		}
+		if diff := changes(before, containers(all)); len(diff) > 0 || len(then) != len(before) {
+			return fmt.Errorf("containers do not come to rest: %d, then %d; %s", len(then), len(before), strings.Join(diff, "; "))
+		}
+		return nil
+	})
+	return before, err
 }
 
 // The restart that the bootstrap pod causes is what the node pod has to show.

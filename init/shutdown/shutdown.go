@@ -344,7 +344,7 @@ func (s *Sequence) everythingEnds() {
 		name  string
 		limit time.Duration
 	}{{false, "SIGTERM", s.Limits.Term}, {true, "SIGKILL", s.Limits.Kill}} {
-		s.Printf("shutdown: %s to all that is left, at most %s", step.name, step.limit)
+		s.Printf("shutdown: %s to all that is left, at most %s: %s", step.name, step.limit, s.Machine.Survivors())
 		s.Machine.KillAll(step.kill)
 		ctx, cancel := s.wait(step.limit)
 		alone := s.Machine.WaitAlone(ctx)
