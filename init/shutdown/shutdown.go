@@ -233,21 +233,30 @@ func (s *Sequence) podsEnd(services Services, grace time.Duration) {
 	ctx, cancel := s.wait(s.Limits.Services)
 	services.StopKubelet(ctx)
 	cancel()
-	if outcome == Continued || !s.Pods.Left() {
+	if !s.Pods.Left() {
 		s.drain()
 		return
 	}
-	limit := s.Limits.Pods
-	if outcome == TimedOut {
+	limit, why := s.Limits.Pods, "no kubelet ends the pods"
+	switch outcome {
+	case TimedOut:
 		limit = s.Limits.PodsLate
+	case Continued:
+		// A container that was being made when the runtime was restarted, for one:
+		// the kubelet gives up on it, and the runtime would hang on it when it stops.
+		limit, why = s.Limits.PodsLate, "the kubelet is done, but has left something"
 	}
 	n := s.Pods.Signal(false)
-	s.Printf("shutdown: no kubelet ends the pods: SIGTERM to %d processes of containers, at most %s", n, limit)
+	s.Printf("shutdown: %s: SIGTERM to %d processes of containers, at most %s", why, n, limit)
 	ctx, cancel = s.wait(limit)
 	defer cancel()
 	if !s.Pods.WaitGone(ctx) {
 		n := s.Pods.Signal(true)
-		s.blame("%d processes of containers did not end within %s of SIGTERM", n, limit)
+		if outcome == Continued { // these had all the grace that they were to have
+			s.Printf("shutdown: SIGKILL to %d processes of containers", n)
+		} else {
+			s.blame("%d processes of containers did not end within %s of SIGTERM", n, limit)
+		}
 		kctx, kcancel := s.wait(s.Limits.Kill)
 		s.Pods.WaitGone(kctx)
 		kcancel()

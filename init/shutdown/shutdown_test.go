@@ -22,6 +22,7 @@ type node struct {
 	grace     time.Duration
 	pods      time.Duration // containers end this long after SIGTERM; <0 = never; 0 = none there
 	left      bool
+	forgets   bool // the kubelet is done although something is left
 	stubborn  bool // something ignores SIGTERM at the end
 	immortal  bool // and SIGKILL
 	hungSync  bool
@@ -98,7 +99,7 @@ func (n *node) Wait(ctx context.Context) Outcome {
 	}
 	select {
 	case <-time.After(n.ends):
-		n.left = n.outcome != Continued && n.left
+		n.left = n.left && (n.outcome != Continued || n.forgets)
 		return n.outcome
 	case <-ctx.Done():
 		return TimedOut
@@ -197,6 +198,9 @@ func TestShutdown(t *testing.T) {
 		{name: "the kubelet ends its pods", n: node{alive: true, ends: 3 * time.Second, outcome: Continued, left: true},
 			atLeast: 3 * time.Second, atMost: 4 * time.Second, last: "shutdown: clean",
 			steps: "no restarts,event,stop kubelet,drain,stop others,stop runtime,drain,close services,close all,sync,unmount,sync,end power-off"},
+		{name: "a kubelet that leaves something", n: node{alive: true, ends: time.Second, outcome: Continued, left: true, forgets: true, pods: -1},
+			atLeast: 4 * time.Second, atMost: 8 * time.Second, last: "shutdown: clean",
+			steps: "no restarts,event,stop kubelet,pods signal kill=false,pods signal kill=true,drain,stop others,stop runtime,drain,close services,close all,sync,unmount,sync,end power-off"},
 		{name: "reboot", n: node{alive: true, outcome: Continued}, req: Request{Mode: Reboot}, last: "shutdown: clean", atMost: time.Second},
 		{name: "the kubelet never ends", n: node{alive: true, ends: -1, grace: 30 * time.Second, left: true, pods: time.Second},
 			atLeast: 40 * time.Second, atMost: 45 * time.Second, last: "shutdown: unclean: the kubelet did not end its pods within 40s"},
