@@ -155,7 +155,7 @@ func (g *global) testNode(ctx context.Context, flags buildFlags, run string) err
 	if err != nil {
 		return err
 	}
-	args := []string{"-count=1", "-v", "-timeout=45m"}
+	args := []string{"-count=1", "-v", "-p=1", "-timeout=45m"} // -p=1: one at a time, and shown as it comes
 	if run != "" {
 		args = append(args, "-run", run)
 	}
