@@ -7,9 +7,12 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"garboard.local/builder/lock"
 )
 
 // Ceilings of a boot under emulation on a loaded machine; a quiet one needs
@@ -117,13 +120,30 @@ func nodeKeepsItsPromises(t *testing.T, arch string) {
 		if err := b.endsInOrder(false); err != nil {
 			return err
 		}
+		said := ""
 		for _, l := range b.Console.Lines() {
 			if p, ok := l.Pod(); ok && p.Container == "tester" {
 				t.Log(p.Text)
+				said += p.Text + "\n"
+			}
+		}
+		for name, locked := range lockedVersions(t, "test-"+arch) {
+			if want := "tester: version of " + name + ": " + locked + "\n"; !strings.Contains(said, want) {
+				t.Errorf("the node does not say %q", want)
 			}
 		}
 		return b.judged()
 	})
+}
+
+// lockedVersions are the versions that the image's lock says kubelet and cri-o have.
+func lockedVersions(t *testing.T, image string) map[string]string {
+	t.Helper()
+	l, err := lock.Read(filepath.Join(*imagesFlag, image, lock.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]string{"kubelet": l.Components["kubelet"].Version, "crio": l.Components["crio"].Version}
 }
 
 // lookFromOutside reaches the tester through one forward, so that silence on

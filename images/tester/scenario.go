@@ -118,6 +118,7 @@ func checkNode(g *guest) error {
 	}{
 		// A container's first process is crun's for a moment.
 		{"seccomp filter", func() error { return within(10*time.Second, g.checkSeccomp) }},
+		{"versions", g.checkVersions},
 		{"processes", g.checkProcesses},
 		{"ports", g.checkPorts},
 		{"root file system", func() error { return checkRoot(g.host) }},

@@ -296,3 +296,17 @@ func FuzzParseListeners(f *testing.F) {
 		}
 	})
 }
+
+func TestCrioVersion(t *testing.T) {
+	for _, c := range []struct{ text, version, want string }{
+		{`{"version":"1.36.1","seccompEnabled":true}`, "1.36.1", ""},
+		{`{"version":"1.36.1","seccompEnabled":false}`, "", "seccomp is not enabled"},
+		{`{"seccompEnabled":true}`, "", "it tells none"},
+		{`nonsense`, "", "crio version: "},
+	} {
+		got, err := crioVersion(c.text)
+		if got != c.version || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %q, %v", c.text, got, err)
+		}
+	}
+}
