@@ -169,13 +169,8 @@ func (b *build) addComponents(*library) error {
 }
 
 func (b *build) addOwn(*library) error {
-	o := b.own["init"]
-	e, err := rootfs.FromFile(initPath, 0o755, o.Path, o.SHA256, "garboard "+initProgram, "PID 1; answers as modprobe and pinns too")
-	if err != nil {
-		return err
-	}
 	entries := []rootfs.Entry{
-		e,
+		rootfs.FromBytes(initPath, 0o755, nil, "garboard "+initProgram, "PID 1 binds its own file here: one copy in the image and in memory"),
 		{Path: "/usr/sbin/modprobe", Kind: rootfs.Symlink, Mode: 0o777, Link: "../lib/garboard/init", Origin: "garboard", Reason: "the kernel runs /sbin/modprobe to load modules on demand"},
 		{Path: "/usr/bin/pinns", Kind: rootfs.Symlink, Mode: 0o777, Link: "../lib/garboard/init", Origin: "garboard", Reason: "cri-o runs pinns to pin a pod's namespaces"},
 	}

@@ -242,8 +242,12 @@ func (b *build) writeInitramfs(ctx context.Context) error {
 	for _, m := range b.kernel.Boot {
 		mods = append(mods, image.BootModule{Name: m.Name, File: b.kernel.File(m.File), Reason: m.Reason})
 	}
-	var err error
-	b.early, err = image.Early(*b.tree.Get(initPath), mods, "deb "+b.kernel.Package)
+	o := b.own["init"]
+	init, err := rootfs.FromFile("/init", 0o755, o.Path, o.SHA256, "garboard "+initProgram, "PID 1; answers as modprobe and pinns too")
+	if err != nil {
+		return err
+	}
+	b.early, err = image.Early(init, mods, "deb "+b.kernel.Package)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,14 @@ const Image = "/root.erofs"
 
 const newRoot = "/newroot"
 
+// Init is PID 1's program in the initramfs. The root image has an empty file at
+// InitInRoot for it: modprobe and pinns are links to that, and one copy of the
+// program is enough, in the image as in memory.
+const (
+	Init       = "/init"
+	InitInRoot = "/usr/lib/garboard/init"
+)
+
 // InInitramfs says whether PID 1 is in an initramfs: there the image is, or the
 // list of modules that lead to it. An initramfs that lost its image is still one.
 func InInitramfs() bool {
@@ -125,6 +133,18 @@ func Mount(sys mounts.Syscalls) error {
 	if err := sys.Mount(dev, newRoot, "erofs", unix.MS_RDONLY, ""); err != nil {
 		return fmt.Errorf("mount the root image %s (erofs) from %s; a damaged image or no erofs module in /modules/order: %w", Image, dev, err)
 	}
+	return bindInit(sys)
+}
+
+// bindInit binds the program into the new root, for nobody to write to.
+func bindInit(sys mounts.Syscalls) error {
+	at := newRoot + InitInRoot
+	if err := sys.Mount(Init, at, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind %s to %s: %w", Init, InitInRoot, err)
+	}
+	if err := sys.Mount("", at, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
+		return fmt.Errorf("make %s read-only: %w", InitInRoot, err)
+	}
 	return nil
 }
 
@@ -165,7 +185,6 @@ func free(dir int) error {
 	if int64(st.Type) != unix.TMPFS_MAGIC && int64(st.Type) != unix.RAMFS_MAGIC {
 		return nil
 	}
-	_ = unix.Unlinkat(dir, "init", 0) // freed when the last process running it ends
 	fd, err := unix.Openat(dir, "modules", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
