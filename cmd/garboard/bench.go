@@ -19,6 +19,7 @@ import (
 func benchCommand(g *global) *cobra.Command {
 	var flags buildFlags
 	var boots int
+	var settings []string
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure boots, sizes and builds, and print them as tables",
@@ -27,7 +28,7 @@ prints Markdown tables: uptime at the milestones of the boot, memory and process
 15 s later, bytes, and seconds of a build in which nothing and one file changed.
 The method is in docs/benchmarks.md.`,
 		Example: `  garboard bench
-  garboard bench --boots 3`,
+  garboard bench --boots 3 --setting fast`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, stop, err := g.options()
@@ -36,20 +37,27 @@ The method is in docs/benchmarks.md.`,
 			}
 			defer stop()
 			o.Output = flags.output
-			b := bench{o: o, arch: flags.arch, boots: boots, out: cmd.OutOrStdout()}
+			for _, s := range settings {
+				if s != "fast" && s != "small" {
+					return usageError{fmt.Errorf("--setting %q: known are fast and small", s)}
+				}
+			}
+			b := bench{o: o, arch: flags.arch, boots: boots, settings: settings, out: cmd.OutOrStdout()}
 			return b.run(cmd.Context())
 		},
 	}
 	flags.add(cmd)
 	cmd.Flags().IntVar(&boots, "boots", 5, "boots per image")
+	cmd.Flags().StringSliceVar(&settings, "setting", []string{"fast", "small"}, "compression settings to measure")
 	return cmd
 }
 
 type bench struct {
-	o     builder.Options
-	arch  string
-	boots int
-	out   io.Writer
+	o        builder.Options
+	arch     string
+	boots    int
+	settings []string
+	out      io.Writer
 }
 
 func (b *bench) say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
@@ -74,10 +82,10 @@ func (b *bench) run(ctx context.Context) error {
 	}
 	fmt.Fprintln(b.out, qemu.BenchHeader)
 	qemuLine := ""
-	for _, small := range []bool{false, true} {
+	for _, setting := range b.settings {
 		o := b.o
-		o.Small = small
-		o.Output = filepath.Join(b.o.Output, map[bool]string{false: "bench-fast", true: "bench-small"}[small])
+		o.Small = setting == "small"
+		o.Output = filepath.Join(b.o.Output, "bench-"+setting)
 		res, err := builder.Build(ctx, o, r, b.arch)
 		if err != nil {
 			return err
@@ -101,10 +109,10 @@ func (b *bench) run(ctx context.Context) error {
 // builds prints sizes in both settings and the seconds of warm builds.
 func (b *bench) builds(ctx context.Context, node *recipe.Recipe) error {
 	fmt.Fprintln(b.out, "| setting | vmlinuz (bytes) | initramfs.img (bytes) | both (MB) | no-change build (s) | one-file-change build (s) |\n|---|---|---|---|---|---|")
-	for _, small := range []bool{false, true} {
+	for _, setting := range b.settings {
 		o := b.o
-		o.Small = small
-		o.Output = filepath.Join(b.o.Output, map[bool]string{false: "bench-fast", true: "bench-small"}[small])
+		o.Small = setting == "small"
+		o.Output = filepath.Join(b.o.Output, "bench-"+setting)
 		if _, err := builder.Build(ctx, o, node, b.arch); err != nil {
 			return err
 		}
