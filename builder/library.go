@@ -43,12 +43,7 @@ func (l *library) open(name string) (map[string]*libraryAt, error) {
 	}
 	m := map[string]*libraryAt{}
 	for _, f := range c.Files {
-		p := f.Path
-		switch top, _, _ := strings.Cut(p, "/"); top {
-		case "lib", "lib64", "bin", "sbin":
-			p = "usr/" + p
-		}
-		m[p] = &libraryAt{deb, c, f}
+		m[rootfs.Merged(f.Path)] = &libraryAt{deb, c, f}
 	}
 	if l.files == nil {
 		l.files = map[string]map[string]*libraryAt{}
@@ -126,15 +121,10 @@ func (l *library) follow(m map[string]*libraryAt, p string) ([]rootfs.Entry, boo
 		if e.Kind != rootfs.Symlink {
 			return out, true
 		}
-		if path.IsAbs(e.Link) {
-			p = strings.TrimPrefix(path.Clean(e.Link), "/")
-		} else {
-			p = path.Join(path.Dir(p), e.Link)
+		if !path.IsAbs(e.Link) {
+			e.Link = path.Join(path.Dir(p), e.Link)
 		}
-		switch top, _, _ := strings.Cut(p, "/"); top {
-		case "lib", "lib64", "bin", "sbin":
-			p = "usr/" + p
-		}
+		p = rootfs.Merged(e.Link)
 	}
 	return nil, false
 }

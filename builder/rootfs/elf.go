@@ -61,7 +61,7 @@ func (t *Tree) Close(triplet string, lib Library) error {
 func (t *Tree) provide(want string, by *Entry, runpath []string, triplet string, lib Library) ([]*Entry, error) {
 	dirs := append(slices.Clone(runpath), "usr/lib/"+triplet, "usr/lib")
 	if strings.Contains(want, "/") {
-		dirs = []string{path.Dir(merged(want))}
+		dirs = []string{path.Dir(Merged(want))}
 	}
 	base := path.Base(want)
 	for _, d := range dirs {
@@ -87,8 +87,8 @@ func (t *Tree) provide(want string, by *Entry, runpath []string, triplet string,
 	return nil, fmt.Errorf("root image: /%s (from %s) needs %s, which is in no package of the lock; looked in /%s", by.Path, by.Origin, want, strings.Join(dirs, ", /"))
 }
 
-// merged is a path with the usr-merge applied: /lib64/x is /usr/lib64/x.
-func merged(p string) string {
+// Merged is a path with the usr-merge applied: /lib64/x is /usr/lib64/x.
+func Merged(p string) string {
 	p = clean(p)
 	switch top, _, _ := strings.Cut(p, "/"); top {
 	case "lib", "lib64", "bin", "sbin":
@@ -138,7 +138,7 @@ func (e *Entry) needs() (*needs, error) {
 		for _, d := range strings.Split(strings.Join(rp, ":"), ":") {
 			if d != "" {
 				d = strings.NewReplacer("$ORIGIN", "/"+path.Dir(e.Path), "${ORIGIN}", "/"+path.Dir(e.Path)).Replace(d)
-				n.runpath = append(n.runpath, merged(d))
+				n.runpath = append(n.runpath, Merged(d))
 			}
 		}
 	}
