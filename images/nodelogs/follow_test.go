@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -278,12 +279,20 @@ func TestBinaryIsIdle(t *testing.T) {
 	r.start()
 	r.lines(1)
 	r.got(1)
-	var before, after syscall.Rusage
-	syscall.Getrusage(syscall.RUSAGE_SELF, &before)
-	time.Sleep(300 * time.Millisecond)
-	syscall.Getrusage(syscall.RUSAGE_SELF, &after)
-	if n := after.Nvcsw - before.Nvcsw; n > 30 {
-		t.Errorf("%d context switches in 300 ms of idleness: it polls", n)
+	// What polls wakes in every window; a busy machine, the collector and the race
+	// detector wake this process in some.
+	least := int64(math.MaxInt64)
+	for range 40 {
+		var before, after syscall.Rusage
+		syscall.Getrusage(syscall.RUSAGE_SELF, &before)
+		time.Sleep(100 * time.Millisecond)
+		syscall.Getrusage(syscall.RUSAGE_SELF, &after)
+		if least = min(least, after.Nvcsw-before.Nvcsw); least <= 6 {
+			break
+		}
+	}
+	if least > 6 {
+		t.Errorf("never fewer than %d context switches in 100 ms of idleness: it polls", least)
 	}
 	r.end()
 }
