@@ -269,11 +269,11 @@ func container(store storage.Store, e expected) (err error) {
 	return knownFault(store, c.LayerID)
 }
 
-// knownFault pins down why a node sets internal_repair = false: the check that
+// knownFault pins down why cri-o's component patches the library: the check that
 // cri-o runs after an unclean stop looks for a layer's parent before it has
 // read the additional stores, calls the layer of every container of a
 // preloaded image damaged, and the repair then unmounts it. Should a later
-// version of the library lose the fault, this fails and the setting can go.
+// version of the library lose the fault, this fails and the patch can go.
 func knownFault(store storage.Store, layer string) error {
 	report, err := store.Check(&storage.CheckOptions{LayerMountable: true, LayerData: true, ImageData: true, ContainerData: true})
 	if err != nil {
@@ -281,7 +281,7 @@ func knownFault(store storage.Store, layer string) error {
 	}
 	if len(report.Layers) != 1 || len(report.Layers[layer]) != 1 || !errors.Is(report.Layers[layer][0], storage.ErrLayerMissing) ||
 		len(report.ROLayers)+len(report.Images)+len(report.ROImages)+len(report.Containers) > 0 {
-		return fmt.Errorf("check with a container: %+v; expected was the one false alarm of docs/decisions/0003-preloaded-images.md: if it is gone, drop internal_repair = false", report)
+		return fmt.Errorf("check with a container: %+v; expected was the one false alarm of docs/decisions/0003-preloaded-images.md: if it is gone, drop cri-o's patch of the check", report)
 	}
 	return nil
 }
