@@ -272,7 +272,7 @@ func (b *build) addTable(*library) error {
 		if err != nil {
 			return err
 		}
-		t.Dirs = append(t.Dirs, table.Dir{Path: d.Path, Mode: fs.FileMode(perm), Link: d.Link})
+		t.Dirs = append(t.Dirs, table.Dir{Path: d.Path, Mode: table.FileMode(perm), Link: d.Link})
 	}
 	js, err := pod.JSON(t)
 	if err != nil {

@@ -111,6 +111,9 @@ func nodeKeepsItsPromises(t *testing.T, arch string) {
 		if _, err := b.sees(podLine("tester", "tester: listening for the host"), podsCeiling); err != nil {
 			return err
 		}
+		if err := nodeIsAsDocumented(t, tester, "test-"+arch); err != nil {
+			return b.Console.Failure(err, "the node's contents")
+		}
 		if err := lookFromOutside(tester, kubelet, readOnly); err != nil {
 			return b.Console.Failure(err, "the node's ports from outside")
 		}

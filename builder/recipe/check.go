@@ -112,6 +112,11 @@ func (r *Recipe) Check() error {
 		if s.Key == "" || strings.ContainsAny(s.Key, "\n\x00 ") || strings.Contains(s.Key, "..") {
 			return bad("sysctls[%d]: key %q is not a kernel parameter", i, s.Key)
 		}
+		for _, part := range strings.Split(s.Key, ".") {
+			if strings.ContainsAny(part, "*?[\\") && part != "*" {
+				return bad("sysctls[%d]: key %q: a * stands for each interface, alone between two dots; there is no other wildcard", i, s.Key)
+			}
+		}
 	}
 	return nil
 }

@@ -136,7 +136,8 @@ type Image struct {
 	Reason     string   `yaml:"reason" json:"reason"`
 }
 
-// Sysctl is one kernel parameter.
+// Sysctl is one kernel parameter, with dots. A * between two of them stands for
+// each network interface that there is when PID 1 comes to it.
 type Sysctl struct {
 	Key      string `yaml:"key" json:"key"`
 	Value    string `yaml:"value" json:"value"`

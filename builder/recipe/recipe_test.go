@@ -46,6 +46,7 @@ func TestErrorsNamePlaceAndCure(t *testing.T) {
 		{"bad name", strings.Replace(minimal, "name: node", "name: ../node", 1), "name \"../node\" must be"},
 		{"unknown output", strings.Replace(minimal, "[initramfs]", "[floppy]", 1), `"floppy" is not known`},
 		{"bad mode", minimal + "dirs: [{path: /var/x, mode: \"0999\"}]\n", "octal mode"},
+		{"wildcard in a name", minimal + "sysctls: [{key: \"net.ipv4.conf.eth*.x\", value: \"0\"}]\n", "alone between two dots"},
 		{"not yaml", "name: [\n", "recipe "},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -222,6 +222,11 @@ func (t *Tree) Check() error {
 // WriteTar writes the tree as a POSIX tar archive in which every time is mtime.
 func (t *Tree) WriteTar(w io.Writer, mtime time.Time) error {
 	tw := tar.NewWriter(w)
+	// Without it mkfs.erofs lets everybody write to the root directory.
+	root := &tar.Header{Name: "./", Typeflag: tar.TypeDir, Mode: 0o755, ModTime: mtime, Format: tar.FormatPAX}
+	if err := tw.WriteHeader(root); err != nil {
+		return fmt.Errorf("/: %w", err)
+	}
 	for _, e := range t.Entries() {
 		h := &tar.Header{Name: e.Path, Mode: int64(e.Mode), Uid: e.UID, Gid: e.GID, ModTime: mtime, Format: tar.FormatPAX}
 		switch e.Kind {

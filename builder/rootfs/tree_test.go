@@ -120,6 +120,9 @@ func TestWriteTar(t *testing.T) {
 			t.Errorf("%s has time %v", h.Name, h.ModTime)
 		}
 	}
+	if h := got["/./"]; h == nil || h.Mode != 0o755 || h.Uid != 0 {
+		t.Errorf("the root directory: %+v", h)
+	}
 	if h := got["/bin/su"]; h == nil || h.Mode != 0o4755 || h.Gid != 70000 {
 		t.Errorf("setuid file: %+v", h)
 	}

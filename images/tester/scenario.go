@@ -17,6 +17,8 @@ type guest struct {
 	proc, host string // /proc with the host's pids; the node's / below /host
 	say        func(string, ...any)
 	term       <-chan os.Signal // SIGTERM: the node ends this pod
+	residents  map[int]process  // those that checkProcesses saw, which were there for some seconds
+	contents   []byte           // what lookAtContents saw, for the host
 }
 
 // scenario is what one boot proves. after runs once the verdict is out.
@@ -121,6 +123,7 @@ func checkNode(g *guest) error {
 		{"versions", g.checkVersions},
 		{"processes", g.checkProcesses},
 		{"ports", g.checkPorts},
+		{"contents", g.lookAtContents}, // before the tester itself writes to the node
 		{"root file system", func() error { return checkRoot(g.host) }},
 		{"pivot_root", func() error { return checkPivot(g.proc, g.host) }},
 		{"modprobe", func() error { return checkModprobe(g.proc, g.host, g.say) }},
@@ -171,6 +174,7 @@ func (g *guest) checkProcesses() error {
 	if err != nil {
 		return err
 	}
+	g.residents = first
 	time.Sleep(4 * time.Second)
 	second, err := readProcesses(g.proc)
 	if err != nil {
@@ -208,7 +212,8 @@ func (g *guest) checkPorts() error {
 // host's other forwards would reach the kubelet, were its port open.
 const probePort = 18080
 
-// serveProbe greets whoever connects until one of them says "probed".
+// serveProbe greets whoever connects until one of them says "probed"; to one who
+// says "contents" it tells what lookAtContents saw, in JSON.
 func (g *guest) serveProbe() error {
 	l, err := net.Listen("tcp", fmt.Sprintf(":%d", probePort))
 	if err != nil {
@@ -225,6 +230,12 @@ func (g *guest) serveProbe() error {
 		c.SetDeadline(time.Now().Add(5 * time.Second))
 		io.WriteString(c, "garboard tester\n")
 		word, err := io.ReadAll(io.LimitReader(c, 16))
+		if err == nil && strings.TrimSpace(string(word)) == "contents" {
+			c.SetDeadline(time.Now().Add(time.Minute))
+			if _, err := c.Write(g.contents); err != nil {
+				g.say("tester: contents for the host: %v", err)
+			}
+		}
 		c.Close()
 		if err == nil && strings.TrimSpace(string(word)) == "probed" {
 			return nil

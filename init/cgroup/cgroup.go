@@ -43,23 +43,32 @@ var initShare = Share{Weight: 100, Memory: 32 << 20}
 // Setup enables the controllers, makes the groups of PID 1 and of the services,
 // gives each its share, and moves PID 1 (pid) into its own.
 func (t Tree) Setup(pid int, services []Group) error {
-	all := []Group{{"init", initShare}}
-	all = append(all, services...)
 	var errs []error
 	errs = append(errs, t.enable(""), os.MkdirAll(filepath.Join(t.Root, Own), 0o755), t.enable(Own))
-	var sum Share // a child is protected only as far as its parent is
-	for _, g := range all {
-		errs = append(errs, os.MkdirAll(filepath.Join(t.Root, Service(g.Name)), 0o755), t.share(Service(g.Name), g.Share))
-		sum.Weight += max(g.Weight, 1)
-		sum.Memory += g.Memory
+	for _, g := range Shares(services) {
+		errs = append(errs, os.MkdirAll(filepath.Join(t.Root, g.Name), 0o755), t.share(g.Name, g.Share))
 	}
-	sum.Weight = min(sum.Weight, maxWeight)
-	errs = append(errs, t.share(Own, sum))
 	err := os.WriteFile(filepath.Join(t.Root, OwnInit, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("move pid %d into its group: %w", pid, err))
 	}
 	return errors.Join(errs...)
+}
+
+// Shares returns what Setup gives: the groups of PID 1 and of the services by
+// their path, and the one above them all.
+func Shares(services []Group) []Group {
+	all := []Group{{Name: OwnInit, Share: initShare}}
+	for _, g := range services {
+		all = append(all, Group{Name: Service(g.Name), Share: g.Share})
+	}
+	var sum Share // a child is protected only as far as its parent is
+	for _, g := range all {
+		sum.Weight += max(g.Weight, 1)
+		sum.Memory += g.Memory
+	}
+	sum.Weight = min(sum.Weight, maxWeight)
+	return append(all, Group{Name: Own, Share: sum})
 }
 
 const maxWeight = 10000

@@ -62,14 +62,15 @@ func Early() []Mount { return slices.Clone(early) }
 // Base returns the mounts of a node on its root that its services need, in
 // order; all but /var, see Data and Memory.
 //
-// /var, /run and /tmp stay executable: CNI installers put programs below
-// /opt (/var/opt), and volumes of pods lie below /var/lib/kubelet.
+// /var, /tmp and /etc stay executable: CNI installers put programs below
+// /opt (/var/opt), and volumes of pods lie below /var/lib/kubelet. /run is noexec,
+// as it is on Debian and Ubuntu: what pods expect there is sockets and state.
 func Base() []Mount {
 	return []Mount{
 		{Source: "devpts", Target: "/dev/pts", Type: "devpts", Flags: nosuid | noexec, Data: "mode=0620,gid=5,ptmxmode=0666", Mode: 0o755},
 		{Source: "shm", Target: "/dev/shm", Type: "tmpfs", Flags: nosuid | nodev | noexec, Data: "mode=1777" + small, Mode: 0o1777},
 		{Source: "mqueue", Target: "/dev/mqueue", Type: "mqueue", Flags: nosuid | nodev | noexec, Mode: 0o1777, Optional: true},
-		{Source: "run", Target: "/run", Type: "tmpfs", Flags: nosuid | nodev, Data: "mode=0755" + small},
+		{Source: "run", Target: "/run", Type: "tmpfs", Flags: nosuid | nodev | noexec, Data: "mode=0755" + small},
 		{Source: "tmp", Target: "/tmp", Type: "tmpfs", Flags: nosuid | nodev, Data: "mode=1777" + small},
 		{Source: "cgroup2", Target: "/sys/fs/cgroup", Type: "cgroup2", Flags: nosuid | nodev | noexec, Data: "nsdelegate"},
 		// Shared, or CSI's and CNI's mounts do not reach the pods.

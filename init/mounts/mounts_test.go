@@ -60,9 +60,12 @@ func TestMakeNamesWhatFailed(t *testing.T) {
 
 func TestNothingWritableForPodsIsNoexec(t *testing.T) {
 	for _, m := range slices.Concat(Base(), Later(), EtcOverlay("/e"), []Mount{Memory(), Data("/dev/x")}) {
-		exec := m.Target == "/var" || m.Target == "/run" || m.Target == "/tmp"
+		exec := m.Target == "/var" || m.Target == "/etc" || m.Target == "/tmp"
 		if exec && m.Flags&unix.MS_NOEXEC != 0 {
 			t.Errorf("%s is noexec", m)
+		}
+		if m.Target == "/run" && m.Flags&unix.MS_NOEXEC == 0 {
+			t.Errorf("%s is executable", m)
 		}
 		if m.Type == "tmpfs" && (!strings.Contains(m.Data, "size=") || !strings.Contains(m.Data, "nr_inodes=")) {
 			t.Errorf("%s has no cap", m)

@@ -22,6 +22,13 @@ const Image = "/root.erofs"
 
 const newRoot = "/newroot"
 
+// Flags of the root's mount and of PID 1's own file, bound into it. A set-user-id
+// program works where a recipe keeps one; there are no devices in an image.
+const (
+	Flags     = unix.MS_RDONLY | unix.MS_NODEV
+	InitFlags = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV
+)
+
 // Init is PID 1's program in the initramfs. The root image has an empty file at
 // InitInRoot for it: modprobe and pinns are links to that, and one copy of the
 // program is enough, in the image as in memory.
@@ -130,7 +137,7 @@ func Mount(sys mounts.Syscalls) error {
 	if err := os.MkdirAll(newRoot, 0o755); err != nil {
 		return err
 	}
-	if err := sys.Mount(dev, newRoot, "erofs", unix.MS_RDONLY, ""); err != nil {
+	if err := sys.Mount(dev, newRoot, "erofs", Flags, ""); err != nil {
 		return fmt.Errorf("mount the root image %s (erofs) from %s; a damaged image or no erofs module in /modules/order: %w", Image, dev, err)
 	}
 	return bindInit(sys)
@@ -142,7 +149,7 @@ func bindInit(sys mounts.Syscalls) error {
 	if err := sys.Mount(Init, at, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind %s to %s: %w", Init, InitInRoot, err)
 	}
-	if err := sys.Mount("", at, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
+	if err := sys.Mount("", at, "", unix.MS_BIND|unix.MS_REMOUNT|InitFlags, ""); err != nil {
 		return fmt.Errorf("make %s read-only: %w", InitInRoot, err)
 	}
 	return nil

@@ -82,12 +82,37 @@ func Sysctl(root, key, value string) error {
 	return nil
 }
 
-// Sysctls writes them all in order; only those that are not optional count as failed.
+// Sysctls writes them all in order; only those that are not optional count as
+// failed. A "*" between dots stands for each interface that there is now; those
+// that come later take the values of "default".
 func Sysctls(root string, list []table.Sysctl) error {
 	var errs []error
 	for _, s := range list {
-		err := Sysctl(root, s.Key, s.Value)
+		err := each(root, s.Key, func(key string) error { return Sysctl(root, key, s.Value) })
 		if err != nil && !(s.Optional && errors.Is(err, os.ErrNotExist)) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// each calls f with the keys that key stands for. An interface that vanishes
+// meanwhile is no error.
+func each(root, key string, f func(key string) error) error {
+	if !strings.Contains(key, "*") {
+		return f(key)
+	}
+	base := filepath.Join(root, "proc/sys")
+	files, err := filepath.Glob(filepath.Join(base, strings.ReplaceAll(key, ".", "/")))
+	if err != nil {
+		return fmt.Errorf("sysctl %s: %w", key, err)
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("sysctl %s: %w", key, os.ErrNotExist)
+	}
+	var errs []error
+	for _, file := range files {
+		if err := f(strings.TrimPrefix(file, base+"/")); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}

@@ -63,10 +63,40 @@ func TestSysctls(t *testing.T) {
 	}
 }
 
+// Interfaces that came before "default" was set have values of their own.
+func TestSysctlsOfEachInterface(t *testing.T) {
+	root := t.TempDir()
+	conf := filepath.Join(root, "proc/sys/net/ipv4/conf")
+	for _, link := range []string{"all", "default", "lo", "eth0.1"} {
+		if err := os.MkdirAll(filepath.Join(conf, link), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(conf, link, "send_redirects"), []byte("1\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := Sysctls(root, []table.Sysctl{
+		{Key: "net.ipv4.conf.*.send_redirects", Value: "0"},
+		{Key: "net.ipv6.conf.*.accept_redirects", Value: "0", Optional: true},
+		{Key: "net.ipv4.conf.*.missing", Value: "0"},
+	})
+	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "net.ipv4.conf.*.missing") {
+		t.Errorf("want one failure, got %v", err)
+	}
+	for _, link := range []string{"all", "default", "lo", "eth0.1"} {
+		if b, err := os.ReadFile(filepath.Join(conf, link, "send_redirects")); err != nil || !strings.HasPrefix(string(b), "0\n") {
+			t.Errorf("%s: %q, %v", link, b, err)
+		}
+	}
+}
+
 func TestDirs(t *testing.T) {
 	root := t.TempDir()
-	if err := Dirs(root, []table.Dir{{Path: "/var/lib/kubelet", Mode: 0o700}, {Path: "/var/tmp", Mode: 0o1777 | os.ModeSticky}}); err != nil {
+	if err := Dirs(root, []table.Dir{{Path: "/var/lib/kubelet", Mode: table.FileMode(0o700)}, {Path: "/var/tmp", Mode: table.FileMode(0o1777)}}); err != nil {
 		t.Fatal(err)
+	}
+	if st, err := os.Stat(filepath.Join(root, "var/tmp")); err != nil || st.Mode() != os.ModeDir|os.ModeSticky|0o777 {
+		t.Errorf("/var/tmp: %v %v", st.Mode(), err)
 	}
 	st, err := os.Stat(filepath.Join(root, "var/lib/kubelet"))
 	if err != nil || st.Mode().Perm() != 0o700 {

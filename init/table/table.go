@@ -42,7 +42,20 @@ type Sysctl struct {
 type Dir struct {
 	Path string      `json:"path"`
 	Link string      `json:"link,omitempty"` // make a link to this instead
-	Mode os.FileMode `json:"mode"`           // permission bits
+	Mode os.FileMode `json:"mode"`           // permission bits, sticky and setgid as package os has them
+}
+
+// FileMode is the mode with the given bits of chmod(2), whose sticky and setgid
+// bits are not where package os has its own.
+func FileMode(bits uint32) os.FileMode {
+	m := os.FileMode(bits & 0o777)
+	if bits&0o1000 != 0 {
+		m |= os.ModeSticky
+	}
+	if bits&0o2000 != 0 {
+		m |= os.ModeSetgid
+	}
+	return m
 }
 
 // Restart policies, as in a Pod's spec.restartPolicy.
