@@ -113,7 +113,7 @@ func (g *global) testComponents(ctx context.Context) error {
 		return err
 	}
 	stop()
-	for _, name := range []string{"kubelet", "crio"} {
+	for _, name := range []string{"kubelet", "crio", "containerd"} {
 		opts := component.Options{Store: o.Store, Progress: o.Progress, RepoRoot: o.Root, GoVersion: goVersion(o.Lock)}
 		if err := component.Test(ctx, opts, name); err != nil {
 			return err
