@@ -129,7 +129,7 @@ const (
 )
 
 // testRecipes are what node tests boot.
-var testRecipes = []string{"recipes/node.yaml", "recipes/test.yaml"}
+var testRecipes = []string{"recipes/node.yaml", "recipes/test.yaml", "recipes/test-containerd.yaml"}
 
 func (g *global) testNode(ctx context.Context, flags buildFlags, run string) error {
 	o, stop, err := g.options()
