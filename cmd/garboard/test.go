@@ -26,7 +26,7 @@ func testCommand(g *global) *cobra.Command {
 
   unit        go test -race ./...
   components  the unit tests of patched Go components
-  node        builds recipes/node.yaml and recipes/test.yaml, boots them in QEMU
+  node        builds the recipes node, test and test-containerd, boots them in QEMU
               and has them prove what a node promises`,
 		Example: `  garboard test
   garboard test unit
