@@ -28,7 +28,7 @@ const setuidBits = 0o6000
 const (
 	// initPath is PID 1 in the root image; modprobe and pinns are links to it.
 	initPath = "/usr/lib/garboard/init"
-	// imageStore is the read-only image store that cri-o uses in place.
+	// imageStore is the read-only image store that the runtime uses in place.
 	imageStore = "/usr/lib/garboard/images"
 )
 
@@ -172,7 +172,6 @@ func (b *build) addOwn(*library) error {
 	entries := []rootfs.Entry{
 		rootfs.FromBytes(initPath, 0o755, nil, "garboard "+initProgram, "PID 1 binds its own file here: one copy in the image and in memory"),
 		{Path: "/usr/sbin/modprobe", Kind: rootfs.Symlink, Mode: 0o777, Link: "../lib/garboard/init", Origin: "garboard", Reason: "the kernel runs /sbin/modprobe to load modules on demand"},
-		{Path: "/usr/bin/pinns", Kind: rootfs.Symlink, Mode: 0o777, Link: "../lib/garboard/init", Origin: "garboard", Reason: "cri-o runs pinns to pin a pod's namespaces"},
 	}
 	for _, e := range append(entries, b.images...) {
 		if err := b.tree.Add(e); err != nil {

@@ -28,7 +28,7 @@ const (
 	// RoleAnnotation is "runtime" or "kubelet": which of the socket's restart
 	// commands means this service, and whose connection may delay a shutdown.
 	RoleAnnotation = prefix + "role"
-	// AfterAnnotation is a comma-separated list of services that must be ready first.
+	// AfterAnnotation is a comma-separated list of services, by name or role, that must be ready first.
 	AfterAnnotation = prefix + "after"
 	// WaitAnnotation is how many seconds to wait for them at most (default 30);
 	// then the service is started all the same, with a warning.
@@ -304,7 +304,27 @@ func Compile(files []string) ([]table.Service, error) {
 		}
 		t.Services = append(t.Services, s)
 	}
+	for i := range t.Services {
+		for j, name := range t.Services[i].After {
+			t.Services[i].After[j] = byRole(t.Services, name)
+		}
+	}
 	return t.Services, t.Check()
+}
+
+// byRole is the name of the service that has name as its role, if none is
+// called so: the kubelet comes after the runtime, whichever that is.
+func byRole(services []table.Service, name string) string {
+	role := name
+	for _, s := range services {
+		if s.Name == name {
+			return name
+		}
+		if s.Role != "" && s.Role == name {
+			role = s.Name
+		}
+	}
+	return role
 }
 
 // JSON is the node table as it lies in the root image.

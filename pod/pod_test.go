@@ -1,7 +1,10 @@
 package pod
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,4 +90,41 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("accepted %q as %+v", b, s)
 		}
 	})
+}
+
+// "After: runtime" means whichever service has that role, unless one is called so.
+func TestAfterRole(t *testing.T) {
+	kubelet := "apiVersion: v1\nkind: Pod\nmetadata: {name: kubelet, annotations: {garboard.local/after: \"runtime, other\"}}\nspec: {containers: [{name: k, command: [/k]}]}\n"
+	other := "apiVersion: v1\nkind: Pod\nmetadata: {name: other}\nspec: {containers: [{name: o, command: [/o]}]}\n"
+	for _, c := range []struct{ name, role, want string }{
+		{"containerd", "runtime", "containerd other"},
+		{"runtime", "", "runtime other"},
+		{"crio", "", ""}, // no runtime at all
+	} {
+		first := "apiVersion: v1\nkind: Pod\nmetadata: {name: " + c.name + "}\nspec: {containers: [{name: r, command: [/r]}]}\n"
+		if c.role != "" {
+			first = strings.Replace(first, "name: "+c.name, "name: "+c.name+", annotations: {garboard.local/role: "+c.role+"}", 1)
+		}
+		dir := t.TempDir()
+		var files []string
+		for name, text := range map[string]string{"1": first, "2": other, "3": kubelet} {
+			files = append(files, filepath.Join(dir, name))
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		slices.Sort(files)
+		list, err := Compile(files)
+		if c.want == "" {
+			if err == nil || !strings.Contains(err.Error(), "runtime") {
+				t.Errorf("%s: error %v, want one that names the missing runtime", c.name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		} else if got := strings.Join(list[2].After, " "); got != c.want {
+			t.Errorf("%s: the kubelet comes after %q, want %q", c.name, got, c.want)
+		}
+	}
 }

@@ -95,8 +95,10 @@ func nodeRunsHello(t *testing.T, arch string) {
 // Everything that is said of a running node, and power-off by socket command 0x01.
 func TestVMNodeKeepsItsPromises(t *testing.T) { eachArch(t, nodeKeepsItsPromises) }
 
-func nodeKeepsItsPromises(t *testing.T, arch string) {
-	m := testMachine(t, "test-"+arch)
+func nodeKeepsItsPromises(t *testing.T, arch string) { keepsItsPromises(t, "test-"+arch, "crio") }
+
+func keepsItsPromises(t *testing.T, image, runtime string) {
+	m := testMachine(t, image)
 	m.MemoryMiB = 3072
 	tester, kubelet, readOnly := freePort(t), freePort(t), freePort(t)
 	m.Forwards = []Forward{{tester, 18080}, {kubelet, 10250}, {readOnly, 10255}}
@@ -130,7 +132,7 @@ func nodeKeepsItsPromises(t *testing.T, arch string) {
 				said += p.Text + "\n"
 			}
 		}
-		for name, locked := range lockedVersions(t, "test-"+arch) {
+		for name, locked := range lockedVersions(t, image, runtime) {
 			if want := "tester: version of " + name + ": " + locked + "\n"; !strings.Contains(said, want) {
 				t.Errorf("the node does not say %q", want)
 			}
@@ -139,14 +141,14 @@ func nodeKeepsItsPromises(t *testing.T, arch string) {
 	})
 }
 
-// lockedVersions are the versions that the image's lock says kubelet and cri-o have.
-func lockedVersions(t *testing.T, image string) map[string]string {
+// lockedVersions are the versions that the image's lock says kubelet and runtime have.
+func lockedVersions(t *testing.T, image, runtime string) map[string]string {
 	t.Helper()
 	l, err := lock.Read(filepath.Join(*imagesFlag, image, lock.FileName))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string]string{"kubelet": l.Components["kubelet"].Version, "crio": l.Components["crio"].Version}
+	return map[string]string{"kubelet": l.Components["kubelet"].Version, runtime: l.Components[runtime].Version}
 }
 
 // lookFromOutside reaches the tester through one forward, so that silence on

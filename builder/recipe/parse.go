@@ -23,7 +23,31 @@ func Load(file string) (*Recipe, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r, err = withRuntime(r); err != nil {
+		return nil, err
+	}
 	return r, r.Check()
+}
+
+// withRuntime adds what a recipe's runtime brings. It comes first in every list:
+// the other services depend on it.
+func withRuntime(r *Recipe) (*Recipe, error) {
+	if r.Runtime == "" {
+		return r, nil
+	}
+	b, err := os.ReadFile(r.Runtime)
+	if err != nil {
+		return nil, fmt.Errorf("recipe %s: runtime: %w", r.File, err)
+	}
+	part, err := Parse(r.Runtime, b)
+	if err != nil {
+		return nil, fmt.Errorf("%w\n  the runtime of %s", err, r.File)
+	}
+	if part.Name != "" || part.Extends != "" || part.Runtime != "" || len(part.Outputs) > 0 {
+		return nil, fmt.Errorf("recipe %s: it is the runtime of %s, and so part of a recipe: without name, extends, runtime and outputs", r.Runtime, r.File)
+	}
+	merge(reflect.ValueOf(part).Elem(), reflect.ValueOf(r).Elem())
+	return part, nil
 }
 
 func load(file string, depth int) (*Recipe, error) {
@@ -69,6 +93,9 @@ func Parse(file string, b []byte) (*Recipe, error) {
 		return nil, fmt.Errorf("recipe %s: %w", file, err)
 	}
 	r.File, r.Dir = file, filepath.Dir(file)
+	if r.Runtime != "" {
+		r.Runtime = filepath.Join(r.Dir, r.Runtime)
+	}
 	for i := range r.Overlays {
 		if r.Overlays[i].Path != "" {
 			r.Overlays[i].Path = filepath.Join(r.Dir, r.Overlays[i].Path)

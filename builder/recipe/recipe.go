@@ -13,6 +13,9 @@ type Recipe struct {
 	Extends string `yaml:"extends,omitempty" json:"extends,omitempty"`
 	// Name of the recipe: the output directory is <name>-<arch>.
 	Name string `yaml:"name" json:"name"`
+	// Runtime names what brings the container runtime, relative to this file: a
+	// document of the same fields, whose lists come before this recipe's.
+	Runtime string `yaml:"runtime,omitempty" json:"runtime,omitempty"`
 	// Hostname of the node where neither DHCP nor a file gives one.
 	Hostname string `yaml:"hostname,omitempty" json:"hostname,omitempty"`
 	// NTP are time servers, host or host:port, asked after those that DHCP names.

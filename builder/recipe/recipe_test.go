@@ -158,3 +158,54 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A recipe's runtime is one line, which an extending recipe replaces.
+func TestRuntime(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "runtimes"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "runtimes/one.yaml", "services: [../one-service.yaml]\ndirs: [{path: /run/one}]\n")
+	write(t, dir, "runtimes/two.yaml", "services: [../two-service.yaml]\noverlays: [{path: two, reason: r}]\n")
+	node := write(t, dir, "node.yaml", minimal+"runtime: runtimes/one.yaml\nservices: [kubelet.yaml]\n")
+	over := write(t, dir, "over.yaml", "extends: node.yaml\nname: over\nruntime: runtimes/two.yaml\n")
+	for _, c := range []struct{ file, name, services, overlay string }{
+		{node, "node", "one-service.yaml kubelet.yaml", ""},
+		{over, "over", "two-service.yaml kubelet.yaml", "runtimes/two"},
+	} {
+		r, err := Load(c.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var services []string
+		for _, s := range r.Services {
+			services = append(services, filepath.Base(s))
+			if filepath.Dir(s) != dir {
+				t.Errorf("%s: service %s: paths are relative to the file that states them", c.name, s)
+			}
+		}
+		if r.Name != c.name || strings.Join(services, " ") != c.services || r.File != node && r.File != over {
+			t.Errorf("%s: name %q of %s, services %q; the runtime's come first", c.name, r.Name, r.File, services)
+		}
+		if n := len(r.Overlays); c.overlay == "" && (n != 0 || len(r.Dirs) != 1) || c.overlay != "" && (n != 1 || r.Overlays[0].Path != filepath.Join(dir, c.overlay) || len(r.Dirs) != 0) {
+			t.Errorf("%s: overlays %v, dirs %v: want those of one runtime", c.name, r.Overlays, r.Dirs)
+		}
+	}
+	for _, c := range []struct{ name, part, want string }{
+		{"a whole recipe", "name: x\n", "it is the runtime of"},
+		{"a chain", "runtime: one.yaml\n", "it is the runtime of"},
+		{"unknown field", "servics: []\n", `did you mean "services"?`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			write(t, dir, "runtimes/bad.yaml", c.part)
+			bad := write(t, dir, "bad.yaml", minimal+"runtime: runtimes/bad.yaml\n")
+			if _, err := Load(bad); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one that says %s", err, c.want)
+			}
+		})
+	}
+	missing := write(t, dir, "missing.yaml", minimal+"runtime: runtimes/three.yaml\n")
+	if _, err := Load(missing); err == nil || !strings.Contains(err.Error(), "three.yaml") {
+		t.Errorf("error %v does not name the file that is missing", err)
+	}
+}

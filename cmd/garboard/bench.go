@@ -19,7 +19,7 @@ import (
 func benchCommand(g *global) *cobra.Command {
 	var flags buildFlags
 	var boots int
-	var settings []string
+	var settings, recipes []string
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure boots, sizes and builds, and print them as tables",
@@ -28,7 +28,8 @@ prints Markdown tables: uptime at the milestones of the boot, memory and process
 15 s later, bytes, and seconds of a build in which nothing and one file changed.
 The method is in docs/benchmarks.md.`,
 		Example: `  garboard bench
-  garboard bench --boots 3 --setting fast`,
+  garboard bench --boots 3 --setting fast
+  garboard bench --recipe recipes/bench.yaml --recipe recipes/bench-containerd.yaml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, stop, err := g.options()
@@ -42,12 +43,13 @@ The method is in docs/benchmarks.md.`,
 					return usageError{fmt.Errorf("--setting %q: known are fast and small", s)}
 				}
 			}
-			b := bench{o: o, arch: flags.arch, boots: boots, settings: settings, out: cmd.OutOrStdout()}
+			b := bench{o: o, arch: flags.arch, boots: boots, settings: settings, recipes: recipes, out: cmd.OutOrStdout()}
 			return b.run(cmd.Context())
 		},
 	}
 	flags.add(cmd)
 	cmd.Flags().IntVar(&boots, "boots", 5, "boots per image")
+	cmd.Flags().StringSliceVar(&recipes, "recipe", []string{"recipes/bench.yaml"}, "recipes to boot; each has a pod that prints figures")
 	cmd.Flags().StringSliceVar(&settings, "setting", []string{"fast", "small"}, "compression settings to measure")
 	return cmd
 }
@@ -57,16 +59,23 @@ type bench struct {
 	arch     string
 	boots    int
 	settings []string
+	recipes  []string
 	out      io.Writer
 }
 
 func (b *bench) say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
 func (b *bench) run(ctx context.Context) error {
-	file := filepath.Join(b.o.Root, "recipes/bench.yaml")
-	r, err := recipe.Load(file)
-	if err != nil {
-		return err
+	var recipes []*recipe.Recipe
+	for _, file := range b.recipes {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(b.o.Root, file)
+		}
+		r, err := recipe.Load(file)
+		if err != nil {
+			return err
+		}
+		recipes = append(recipes, r)
 	}
 	node, err := recipe.Load(filepath.Join(b.o.Root, "recipes/node.yaml"))
 	if err != nil {
@@ -83,27 +92,36 @@ func (b *bench) run(ctx context.Context) error {
 	fmt.Fprintln(b.out, qemu.BenchHeader)
 	qemuLine := ""
 	for _, setting := range b.settings {
-		o := b.o
-		o.Small = setting == "small"
-		o.Output = filepath.Join(b.o.Output, "bench-"+setting)
-		res, err := builder.Build(ctx, o, r, b.arch)
-		if err != nil {
-			return err
+		for _, r := range recipes {
+			if qemuLine, err = b.image(ctx, r, setting, tool); err != nil {
+				return err
+			}
 		}
-		m, err := machineOf(res.Dir, b.arch, tool, "garboard.console=pods")
-		if err != nil {
-			return err
-		}
-		m.Log = filepath.Join(res.Dir, "console.log")
-		got, err := qemu.Bench(ctx, m, b.boots, true, b.say)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(b.out, got.Row(filepath.Base(o.Output)))
-		qemuLine = fmt.Sprintf("\n%s; %d boots repeated for the emulator's known fault", got.QEMU, got.Faults)
 	}
 	fmt.Fprintln(b.out, qemuLine)
 	return nil
+}
+
+// image boots a recipe's image and prints its row; it returns what QEMU was.
+func (b *bench) image(ctx context.Context, r *recipe.Recipe, setting string, tool qemu.Tool) (string, error) {
+	o := b.o
+	o.Small = setting == "small"
+	o.Output = filepath.Join(b.o.Output, "bench-"+setting)
+	res, err := builder.Build(ctx, o, r, b.arch)
+	if err != nil {
+		return "", err
+	}
+	m, err := machineOf(res.Dir, b.arch, tool, "garboard.console=pods")
+	if err != nil {
+		return "", err
+	}
+	m.Log = filepath.Join(res.Dir, "console.log")
+	got, err := qemu.Bench(ctx, m, b.boots, true, b.say)
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprintln(b.out, got.Row(r.Name+", "+setting))
+	return fmt.Sprintf("\n%s; %d boots repeated for the emulator's known fault", got.QEMU, got.Faults), nil
 }
 
 // builds prints sizes in both settings and the seconds of warm builds.

@@ -26,7 +26,7 @@ func testCommand(g *global) *cobra.Command {
 
   unit        go test -race ./...
   components  the unit tests of patched Go components
-  node        builds recipes/node.yaml and recipes/test.yaml, boots them in QEMU
+  node        builds the recipes node, test and test-containerd, boots them in QEMU
               and has them prove what a node promises`,
 		Example: `  garboard test
   garboard test unit
@@ -113,7 +113,7 @@ func (g *global) testComponents(ctx context.Context) error {
 		return err
 	}
 	stop()
-	for _, name := range []string{"kubelet", "crio"} {
+	for _, name := range []string{"kubelet", "crio", "containerd"} {
 		opts := component.Options{Store: o.Store, Progress: o.Progress, RepoRoot: o.Root, GoVersion: goVersion(o.Lock)}
 		if err := component.Test(ctx, opts, name); err != nil {
 			return err
@@ -129,7 +129,7 @@ const (
 )
 
 // testRecipes are what node tests boot.
-var testRecipes = []string{"recipes/node.yaml", "recipes/test.yaml"}
+var testRecipes = []string{"recipes/node.yaml", "recipes/test.yaml", "recipes/test-containerd.yaml"}
 
 func (g *global) testNode(ctx context.Context, flags buildFlags, run string) error {
 	o, stop, err := g.options()

@@ -103,6 +103,7 @@ var documented = []struct {
 	what    string
 }{
 	{"tcp", 0, "crio", "cri-o's streams for exec, attach and port-forward"},
+	{"tcp", 0, "containerd", "containerd's, for the same"},
 }
 
 // undocumented returns the listeners that nobody documented, with their owner.

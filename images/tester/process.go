@@ -118,20 +118,20 @@ func service(all map[int]process, exe string) (process, bool) {
 
 // stray reports whether a process has no business on a node: it is neither
 // PID 1, nor a service, nor in a pod's cgroup (there conmon lives too), nor a
-// conmon elsewhere.
+// container's monitor elsewhere.
 func (p process) stray() bool {
 	switch {
 	case p.pid == 1:
 		return p.exe != "init"
-	case p.ppid == 1 && (p.exe == "crio" || p.exe == "kubelet"):
+	case p.ppid == 1 && (p.exe == "crio" || p.exe == "containerd" || p.exe == "kubelet"):
 		return false
-	case p.exe == "conmon":
+	case p.exe == "conmon", p.exe == shimProgram && p.ppid == 1:
 		return false
 	}
 	return !strings.HasPrefix(p.cgroup, "/kubepods/") && !strings.Contains(p.cgroup, "/kubepods/")
 }
 
-// container is one that cri-o made, found by its conmon.
+// container is one that the runtime made, found by its monitor.
 type container struct {
 	id        string
 	processes map[int]uint64 // its first processes: pid and start time; none before it is started
@@ -142,9 +142,9 @@ func (c container) equal(d container) bool {
 }
 
 // containers finds all by conmon's arguments: -c ID and -n NAME, the name being
-// k8s_<container>_<pod>_<namespace>_<uid>_<attempt>.
+// k8s_<container>_<pod>_<namespace>_<uid>_<attempt>; or below containerd's shims.
 func containers(all map[int]process) map[string]container {
-	found := map[string]container{}
+	found := shimContainers(all, shimBundles)
 	for _, monitor := range all {
 		if monitor.exe != "conmon" {
 			continue

@@ -82,6 +82,10 @@ func (g *guest) checkRestarts() error {
 	if len(before) < 3 {
 		return fmt.Errorf("only %d containers found (%v): too few to prove anything", len(before), before)
 	}
+	runtime, err := runtimeProgram(all)
+	if err != nil {
+		return err
+	}
 	command := func(c byte) func(process) error {
 		return func(process) error { return send(restartSocket, c) }
 	}
@@ -92,9 +96,9 @@ func (g *guest) checkRestarts() error {
 		then string // name of a new pod that must start, or ""
 	}{
 		{"SIGKILL", "kubelet", kill, ""},
-		{"SIGKILL", "crio", kill, "late-1"},
+		{"SIGKILL", runtime, kill, "late-1"},
 		{"socket command 3", "kubelet", command(cmdRestartKubelet), ""},
-		{"socket command 4", "crio", command(cmdRestartRuntime), "late-2"},
+		{"socket command 4", runtime, command(cmdRestartRuntime), "late-2"},
 	} {
 		g.say("tester: %s: %s", step.exe, step.what)
 		if err := g.renewed(step.exe, step.act); err != nil {

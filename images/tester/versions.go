@@ -13,7 +13,7 @@ import (
 
 // checkVersions has the node's own programs say what they are. The host compares
 // the versions with the lock; that cri-o filters system calls is checked here.
-// Both programs are static, so they run from the node's root as they are.
+// The programs are static, so they run from the node's root as they are.
 func (g *guest) checkVersions() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -28,16 +28,34 @@ func (g *guest) checkVersions() error {
 	if err != nil {
 		return err
 	}
-	crio, err := output("usr/bin/crio", "version", "--json")
-	if err != nil {
-		return err
-	}
-	version, err := crioVersion(crio)
-	if err != nil {
-		return err
-	}
 	g.say("tester: version of kubelet: %s", strings.TrimPrefix(kubelet, "Kubernetes "))
-	g.say("tester: version of crio: v%s", version)
+	all, err := readProcesses(g.proc)
+	if err != nil {
+		return err
+	}
+	name, err := runtimeProgram(all)
+	if err != nil {
+		return err
+	}
+	told, err := criVersion(ctx, runtimeSockets[name])
+	if err != nil {
+		return err
+	}
+	told = "v" + strings.TrimPrefix(told, "v")
+	if name == "crio" {
+		crio, err := output("usr/bin/crio", "version", "--json")
+		if err != nil {
+			return err
+		}
+		version, err := crioVersion(crio)
+		if err != nil {
+			return err
+		}
+		if told != "v"+version {
+			return fmt.Errorf("crio says that it is v%s on its command line and %s over the CRI", version, told)
+		}
+	}
+	g.say("tester: version of %s: %s", name, told)
 	return nil
 }
 
