@@ -123,7 +123,7 @@ func (b *build) outDir() string { return filepath.Join(b.Output, b.recipe.Name+"
 
 // PackageNames are the Debian packages that a recipe, for one architecture, names.
 func PackageNames(r *recipe.Recipe) []string {
-	names := []string{r.Kernel.Package}
+	names := []string{r.Kernel.Package, StubPackage}
 	for _, p := range r.Packages {
 		names = append(names, p.Name)
 	}
@@ -163,6 +163,13 @@ func (b *build) fetchTools(ctx context.Context) (err error) {
 
 // BuildTools are the host tools, as Debian packages, that a build runs.
 var BuildTools = []string{"erofs-utils", "kmod"}
+
+// DiskTools are the host tools of disk images: mke2fs, which reads a tar archive
+// with a library that it loads if it is there, and qemu-img.
+var DiskTools = []string{"e2fsprogs", "libarchive13t64", "qemu-utils"}
+
+// StubPackage holds systemd-stub, which makes a kernel and an initramfs a UKI.
+const StubPackage = "systemd-boot-efi"
 
 // HostTools unpacks host tools out of the pinned packages and returns their
 // root directory and a key that changes when any of them does.
