@@ -164,9 +164,9 @@ func (b *build) fetchTools(ctx context.Context) (err error) {
 // BuildTools are the host tools, as Debian packages, that a build runs.
 var BuildTools = []string{"erofs-utils", "kmod"}
 
-// DiskTools are the host tools of disk images: mke2fs, which reads a tar archive
-// with a library that it loads if it is there, and qemu-img.
-var DiskTools = []string{"e2fsprogs", "libarchive13t64", "qemu-utils"}
+// DiskTools are the host tools of disk images: for FAT, ext4 (mke2fs reads a tar
+// archive with a library that it loads if it is there) and qcow2.
+var DiskTools = []string{"dosfstools", "mtools", "e2fsprogs", "libarchive13t64", "qemu-utils"}
 
 // StubPackage holds systemd-stub, which makes a kernel and an initramfs a UKI.
 const StubPackage = "systemd-boot-efi"
