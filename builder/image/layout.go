@@ -126,3 +126,7 @@ func guid(name string, inputs ...string) string {
 // sha256. A UKI names its root by it, so two versions on one disk are never mixed
 // up, and copies of a disk hold the same under the same name.
 func RootGUID(sum string) string { return guid("root", sum) }
+
+// RootParam are the words of the kernel command line by which PID 1 finds its root
+// image in that partition. gpt: the kernel takes the backup of a damaged table.
+func RootParam(sum string) []string { return []string{"garboard.root=" + RootGUID(sum), "gpt"} }

@@ -1,6 +1,7 @@
 // Package rootfs leads from the initramfs to the read-only root image: it loads
-// the few modules that takes, mounts the image through a loop device and makes
-// it the root, without copying it.
+// the few modules that takes, mounts the image (through a loop device if it lies in
+// the initramfs, otherwise from its partition) and makes it the root, without
+// copying it.
 package rootfs
 
 import (
@@ -16,8 +17,7 @@ import (
 	"garboard.local/init/mounts"
 )
 
-// Image is where the initramfs holds the root image; without it PID 1 is on its
-// root already.
+// Image is where the initramfs holds the root image, if it does.
 const Image = "/root.erofs"
 
 const newRoot = "/newroot"
@@ -120,9 +120,12 @@ func Attach(file string) (string, *os.File, error) {
 	return "", nil, fmt.Errorf("put %s behind a loop device: each one offered was taken by somebody else", file)
 }
 
-// Mount mounts the root image at the place it is switched to from.
+// Mount mounts the root image of the initramfs at the place it is switched to from.
 func Mount(sys mounts.Syscalls) error {
 	dev, keep, err := Attach(Image)
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w; the command line does not say where else the root image is (garboard.root=)", err)
+	}
 	if err != nil {
 		return err
 	}
