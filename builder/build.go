@@ -261,7 +261,7 @@ func (b *build) writeInitramfs(ctx context.Context) (err error) {
 func (b *build) earlyTree(modules []kernel.Module) (*rootfs.Tree, error) {
 	var mods []image.BootModule
 	for _, m := range modules {
-		mods = append(mods, image.BootModule{Name: m.Name, File: b.kernel.File(m.File), Reason: m.Reason})
+		mods = append(mods, image.BootModule{Name: m.Name, File: b.kernel.File(m.File), Reason: m.Reason, Needs: m.Needs})
 	}
 	o := b.own["init"]
 	init, err := rootfs.FromFile("/init", 0o755, o.Path, o.SHA256, "garboard "+initProgram, "PID 1; answers as modprobe and pinns too")

@@ -88,8 +88,7 @@ func (n *node) root() error {
 	loading := rootfs.LoadModules("/modules", rootfs.Insert)
 	mount := rootfs.Mount
 	if guid, ok := n.cmdline[rootParam]; ok {
-		d := &rootfs.Disk{Sys: "/sys", Dev: "/dev", GUID: guid, Printf: n.printf, Limit: rootfs.DiskLimit, Poll: rootfs.DiskPoll}
-		mount = d.Mount
+		mount = n.rootDisk(guid).Mount
 	}
 	if err := mount(n.sys); err != nil {
 		return errors.Join(err, loading)

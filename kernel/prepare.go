@@ -69,7 +69,7 @@ func Prepare(ctx context.Context, st *store.Store, run Run, toolKey string, deb 
 	if err != nil {
 		return nil, err
 	}
-	key := store.Key("kernel 3", deb.SHA256, toolKey, required, string(wantKey))
+	key := store.Key("kernel 4", deb.SHA256, toolKey, required, string(wantKey))
 	dir, _, err := st.Action(ctx, key, func(ctx context.Context, dir string) error {
 		if err := prepare(ctx, dir, run, files, deb, want); err != nil {
 			return fmt.Errorf("kernel %s: %w", deb.Name, err)

@@ -165,7 +165,10 @@ func copyEntry(w io.Writer, e *rootfs.Entry) error {
 const modulesDir = "modules"
 
 // BootModule is a kernel module that must be loaded to reach the root image.
-type BootModule struct{ Name, File, Reason string }
+type BootModule struct {
+	Name, File, Reason string
+	Needs              []string // names of modules that are loaded before it
+}
 
 // Early is what lies in the initramfs beside the root image: PID 1, the modules
 // in the order of loading, and the directories PID 1 mounts on.
@@ -181,6 +184,7 @@ func Early(init rootfs.Entry, mods []BootModule, origin string) (*rootfs.Tree, e
 		}
 	}
 	var order []string
+	files := map[string]string{}
 	for _, m := range mods {
 		base := path.Base(m.File)
 		e, err := rootfs.FromFile(modulesDir+"/"+base, 0o444, m.File, "", origin, m.Reason)
@@ -190,7 +194,14 @@ func Early(init rootfs.Entry, mods []BootModule, origin string) (*rootfs.Tree, e
 		if err := t.Add(e); err != nil {
 			return nil, err
 		}
-		order = append(order, base)
+		files[m.Name] = base
+		line := base
+		for _, n := range m.Needs {
+			if f := files[n]; f != "" { // else it is built in
+				line += " " + f
+			}
+		}
+		order = append(order, line)
 	}
 	if len(order) == 0 {
 		return t, errors.New("initramfs: no boot modules; kernel.boot names what is needed to reach the root image")

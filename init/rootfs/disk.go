@@ -1,13 +1,9 @@
 package rootfs
 
 import (
-	"bufio"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,11 +14,12 @@ import (
 // Disk leads to a root image that lies in a partition: it waits until the kernel
 // shows one with the GUID and mounts it, read-only and without a loop device.
 type Disk struct {
-	Sys, Dev string // "/sys", "/dev"
-	GUID     string // of the partition, from the kernel command line
-	Printf   func(format string, args ...any)
-	Limit    time.Duration // of the wait; DiskLimit
-	Poll     time.Duration // DiskPoll
+	GUID string // of the partition, from the kernel command line
+	// Find looks for it once: its device, or else what devices there are.
+	Find   func(guid string) (device string, shown []string)
+	Printf func(format string, args ...any)
+	Limit  time.Duration // of the wait; DiskLimit
+	Poll   time.Duration // DiskPoll
 }
 
 // DiskLimit is how long a disk may take to appear; DiskPoll how often it is looked for.
@@ -60,13 +57,13 @@ func (d *Disk) find() (string, error) {
 	began := time.Now()
 	said := false
 	for {
-		seen, dev := d.look()
+		dev, shown := d.Find(d.GUID)
 		if dev != "" {
-			return filepath.Join(d.Dev, dev), nil
+			return dev, nil
 		}
 		waited := time.Since(began)
 		if waited >= d.Limit {
-			return "", fmt.Errorf("no partition %s with the root image after %s; the kernel shows %s. Is the disk there, and its driver among kernel.disks of the recipe?", d.GUID, d.Limit, seen)
+			return "", fmt.Errorf("no partition %s with the root image after %s; the kernel shows %v. Is the disk there, and its driver among kernel.disks of the recipe?", d.GUID, d.Limit, shown)
 		}
 		if !said && waited >= sayAfter {
 			said = true
@@ -74,49 +71,4 @@ func (d *Disk) find() (string, error) {
 		}
 		time.Sleep(d.Poll)
 	}
-}
-
-// look goes through what the kernel shows once.
-func (d *Disk) look() (seen, dev string) {
-	files, _ := filepath.Glob(filepath.Join(d.Sys, "class/block/*/uevent")) // the pattern is well-formed
-	var names []string
-	for _, f := range files {
-		name, guid := readUevent(f)
-		if name == "" {
-			continue
-		}
-		if guid != "" && strings.EqualFold(guid, d.GUID) {
-			return "", name
-		}
-		if !strings.HasPrefix(name, "loop") {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		return "no disk", ""
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", "), ""
-}
-
-// readUevent reads a block device's name and, if it is a partition of a GPT, its GUID.
-func readUevent(file string) (name, guid string) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", "" // it went away
-	}
-	defer f.Close()
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		switch k, v, _ := strings.Cut(s.Text(), "="); k {
-		case "DEVNAME":
-			name = v
-		case "PARTUUID":
-			guid = v
-		}
-	}
-	if strings.ContainsAny(name, "/") { // cciss and the like: never a disk of ours
-		return "", ""
-	}
-	return name, guid
 }

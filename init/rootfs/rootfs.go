@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/u-root/u-root/pkg/kmodule"
@@ -41,9 +42,12 @@ func InInitramfs() bool {
 	return false
 }
 
-// LoadModules loads the modules named in dir/order, one file name a line, in
-// that order. A module that does not load may be built into the kernel, so the
-// errors are for whoever finds later that the root cannot be mounted.
+// LoadModules loads the modules named in dir/order, in that order: one a line, its
+// file's name and the names of those it needs. One whose device the machine does
+// not have (ENODEV) is none to speak of, and those that need it are left out, or
+// the kernel would list what they miss. A module that does not load may be built
+// into the kernel, so the errors are for whoever finds later that the root cannot
+// be mounted.
 func LoadModules(dir string, load func(path string) error) error {
 	b, err := os.ReadFile(filepath.Join(dir, "order"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -53,12 +57,26 @@ func LoadModules(dir string, load func(path string) error) error {
 		return err
 	}
 	var errs []error
-	for name := range strings.FieldsSeq(string(b)) {
+	absent := map[string]bool{}
+	for line := range strings.Lines(string(b)) {
+		names := strings.Fields(line)
+		if len(names) == 0 {
+			continue
+		}
+		name := names[0]
 		if name != filepath.Base(name) {
 			errs = append(errs, fmt.Errorf("%s/order: %q is not a file name", dir, name))
 			continue
 		}
-		if err := load(filepath.Join(dir, name)); err != nil {
+		if slices.ContainsFunc(names[1:], func(n string) bool { return absent[n] }) {
+			absent[name] = true
+			continue
+		}
+		err := load(filepath.Join(dir, name))
+		switch {
+		case errors.Is(err, unix.ENODEV):
+			absent[name] = true
+		case err != nil:
 			errs = append(errs, fmt.Errorf("load %s: %w", name, err))
 		}
 	}
