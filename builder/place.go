@@ -2,6 +2,8 @@ package builder
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -52,7 +54,7 @@ const rememberFrom = 128 << 20
 
 // sum is the hash of a file.
 func (b *build) sum(ctx context.Context, file string) (string, error) {
-	return b.remember(ctx, file, func() (string, error) { return store.HashFile(file) })
+	return b.remember(ctx, file, func() (string, error) { return hashSparse(file) })
 }
 
 // remember keeps the hash of a large file under all that changes when the file
@@ -85,6 +87,50 @@ func copySparse(ctx context.Context, w, r *os.File, size int64) error {
 	if err := w.Truncate(size); err != nil {
 		return err
 	}
+	return extents(r, size, func(from, to int64) error {
+		n, err := io.Copy(io.NewOffsetWriter(w, from), io.NewSectionReader(r, from, to-from))
+		if err == nil && n != to-from {
+			err = fmt.Errorf("%s: %d bytes at %d, want %d", r.Name(), n, from, to-from)
+		}
+		return errors.Join(err, ctx.Err())
+	})
+}
+
+// hashSparse is store.HashFile without reading holes, which takes as long again as
+// hashing the zeros that they stand for.
+func hashSparse(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	zeros := make([]byte, 1<<20)
+	at := int64(0)
+	hole := func(to int64) {
+		for ; at < to; at += int64(min(to-at, int64(len(zeros)))) {
+			h.Write(zeros[:min(to-at, int64(len(zeros)))])
+		}
+	}
+	err = extents(f, fi.Size(), func(from, to int64) error {
+		hole(from)
+		n, err := io.Copy(h, io.NewSectionReader(f, from, to-from))
+		at += n
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("hash %s: %w", file, err)
+	}
+	hole(fi.Size())
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// extents calls do for each range of a file that is no hole.
+func extents(r *os.File, size int64, do func(from, to int64) error) error {
 	for at := int64(0); at < size; {
 		from, err := unix.Seek(int(r.Fd()), at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) { // nothing but a hole to the end
@@ -97,11 +143,7 @@ func copySparse(ctx context.Context, w, r *os.File, size int64) error {
 		if err != nil {
 			return fmt.Errorf("%s: find the next hole: %w", r.Name(), err)
 		}
-		n, err := io.Copy(io.NewOffsetWriter(w, from), io.NewSectionReader(r, from, to-from))
-		if err == nil && n != to-from {
-			err = fmt.Errorf("%s: %d bytes at %d, want %d", r.Name(), n, from, to-from)
-		}
-		if err = errors.Join(err, ctx.Err()); err != nil {
+		if err := do(from, to); err != nil {
 			return err
 		}
 		at = to
