@@ -49,7 +49,7 @@ func Disk(ctx context.Context, st *store.Store, run Run, toolKey string, in Disk
 	if in.Data != nil {
 		dataKey = in.Data.Key()
 	}
-	key := store.Key(append(inputs, "disk 1", toolKey, in.Arch, rootSum, dataKey, fmt.Sprint(parts, size), in.Epoch.UTC().Format(time.RFC3339))...)
+	key := store.Key(append(inputs, "disk 2", toolKey, in.Arch, rootSum, dataKey, fmt.Sprint(parts, size), in.Epoch.UTC().Format(time.RFC3339))...)
 	dir, cached, err := st.Action(ctx, key, func(ctx context.Context, dir string) error {
 		f, err := os.OpenFile(filepath.Join(dir, "disk.raw"), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
 		if err != nil {
@@ -84,7 +84,7 @@ func fillDisk(ctx context.Context, f *os.File, size int64, run Run, in DiskInput
 		var err error
 		switch {
 		case p.Number == espPartition:
-			err = writeESP(run, f.Name(), p.Start, p.Size, in.ESP, in.Epoch)
+			err = writeESP(run, f.Name(), p.Start, p.Size, in.ESP, guid(p.Name, key), in.Epoch)
 		case p.Number == rootAPartition && in.Root != "":
 			err = copyInto(f, p, in.Root)
 		case p.Number == dataPartition && in.Data != nil:
@@ -137,7 +137,7 @@ func BootDisk(run Run, file string, files []ESPFile, epoch time.Time) error {
 		err = t.Write(f, size)
 	}
 	if err == nil {
-		err = writeESP(run, file, diskEnds, DefaultESPSize, files, epoch)
+		err = writeESP(run, file, diskEnds, DefaultESPSize, files, guid("boot disk", "esp"), epoch)
 	}
 	return errors.Join(err, f.Close())
 }

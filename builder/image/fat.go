@@ -29,10 +29,10 @@ const espSlack = 4 * MiB
 const sourceDate = "SOURCE_DATE_EPOCH"
 
 // writeESP makes a FAT32 file system in a range of a disk image and puts files on
-// it, with mkfs.fat and mtools. (go-diskfs v1.9.4 writes FAT, but fsck.fat refuses
+// it, with mkfs.fat and mtools. The serial number begins as the GUID id does. (go-diskfs v1.9.4 writes FAT, but fsck.fat refuses
 // it: tables too short by two entries, a wrong ".." in directories of the root,
 // clusters that belong to empty files.)
-func writeESP(run Run, disk string, start, size int64, files []ESPFile, epoch time.Time) error {
+func writeESP(run Run, disk string, start, size int64, files []ESPFile, id string, epoch time.Time) error {
 	var need int64
 	var dirs []string
 	for _, f := range files {
@@ -54,7 +54,7 @@ func writeESP(run Run, disk string, start, size int64, files []ESPFile, epoch ti
 	slices.Sort(dirs) // parents first
 	image := fmt.Sprintf("%s@@%d", disk, start)
 	sector := strconv.FormatInt(start/sectorSize, 10)
-	cmds := []*exec.Cmd{run("mkfs.fat", "-F", "32", "-S", strconv.Itoa(sectorSize), "-h", sector, "-i", guid("esp")[:8], "-n", "GARBOARD",
+	cmds := []*exec.Cmd{run("mkfs.fat", "-F", "32", "-S", strconv.Itoa(sectorSize), "-h", sector, "-i", id[:8], "-n", "GARBOARD",
 		"--invariant", "--offset", sector, disk, strconv.FormatInt(size>>10, 10))}
 	for _, d := range dirs {
 		cmds = append(cmds, run("mmd", "-i", image, "::"+d))

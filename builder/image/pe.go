@@ -66,7 +66,7 @@ func readPE(b []byte) (*peImage, error) {
 	p.coff = int(binary.LittleEndian.Uint32(b[0x3c:])) + 4
 	p.table = p.coff + peOptional + int(f.SizeOfOptionalHeader)
 	switch {
-	case p.align == 0 || p.align&(p.align-1) != 0 || p.file < 512 || p.file&(p.file-1) != 0 || p.align < p.file:
+	case p.align == 0 || p.align&(p.align-1) != 0 || p.file < 512 || p.file > 64<<10 || p.file&(p.file-1) != 0 || p.align < p.file || p.align > 4<<20:
 		return nil, fmt.Errorf("alignment of sections: %#x in memory, %#x in the file", p.align, p.file)
 	case o.NumberOfRvaAndSizes < 5 || int(f.SizeOfOptionalHeader) < peSecurity-peOptional+8:
 		return nil, errors.New("no data directory for signatures")
@@ -81,7 +81,7 @@ func readPE(b []byte) (*peImage, error) {
 	for _, s := range f.Sections {
 		p.sections = append(p.sections, s.SectionHeader)
 		from, to := uint64(s.Offset), uint64(s.Offset)+uint64(s.Size)
-		if uint64(s.VirtualAddress) < memory || uint64(s.VirtualAddress)%p.align != 0 || from < file || from%p.file != 0 || to > uint64(len(b)) {
+		if uint64(s.VirtualAddress) < memory || uint64(s.VirtualAddress)%p.align != 0 || from < file || from%p.file != 0 || to%p.file != 0 || to > uint64(len(b)) {
 			return nil, fmt.Errorf("section %s at %#x (file %#x to %#x) overlaps another, is not aligned, or lies outside the file", s.Name, s.VirtualAddress, from, to)
 		}
 		memory, file = uint64(s.VirtualAddress)+max(uint64(s.VirtualSize), 1), to
