@@ -86,7 +86,7 @@ func HostTool(ctx context.Context, arch string, min Version) (Tool, error) {
 	if t.Version.Before(min) {
 		return Tool{}, fmt.Errorf("%w: %s is version %s, older than %s", ErrHostTool, path, t.Version, min)
 	}
-	t.UEFI = firstFile(firmware(arch, "/"))
+	t.UEFI = Firmware(arch, "/")
 	if arch == ARM64 {
 		if t.Firmware = t.UEFI; t.Firmware == "" {
 			return Tool{}, fmt.Errorf("%w: %s is there but UEFI firmware for it is not (package qemu-efi-aarch64)", ErrHostTool, path)
@@ -112,7 +112,7 @@ func PinnedTool(ctx context.Context, arch, root string, command CommandFunc) (To
 	if len(modules) > 0 {
 		t.Env = append(t.Env, "QEMU_MODULE_DIR="+modules[0])
 	}
-	t.UEFI = firstFile(firmware(arch, root))
+	t.UEFI = Firmware(arch, root)
 	if arch == ARM64 {
 		if t.Firmware = t.UEFI; t.Firmware == "" {
 			return Tool{}, fmt.Errorf("pinned QEMU: no UEFI firmware for arm64 below %s: unpack qemu-efi-aarch64 there", root)
@@ -123,17 +123,20 @@ func PinnedTool(ctx context.Context, arch, root string, command CommandFunc) (To
 	return t, err
 }
 
-// firmware lists where distributions put UEFI images that QEMU takes with -bios:
-// code and variables in one file.
-func firmware(arch, root string) []string {
+// Firmware is the UEFI image below root that QEMU takes with -bios (code and
+// variables in one file), where distributions put it, or "".
+func Firmware(arch, root string) string {
 	names := []string{"usr/share/ovmf/OVMF.fd", "usr/share/OVMF/OVMF.fd", "usr/share/edk2/ovmf/OVMF.fd", "usr/share/edk2/x64/OVMF.4m.fd"}
 	if arch == ARM64 {
 		names = []string{"usr/share/qemu-efi-aarch64/QEMU_EFI.fd", "usr/share/AAVMF/AAVMF_CODE.no-secboot.fd", "usr/share/AAVMF/AAVMF_CODE.fd"}
 	}
-	for i, n := range names {
-		names[i] = filepath.Join(root, n)
+	for _, n := range names {
+		p := filepath.Join(root, n)
+		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
+			return p
+		}
 	}
-	return names
+	return ""
 }
 
 func (t Tool) version(ctx context.Context, arch string) (Version, error) {
@@ -157,13 +160,4 @@ func (t Tool) version(ctx context.Context, arch string) (Version, error) {
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
-}
-
-func firstFile(paths []string) string {
-	for _, p := range paths {
-		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
-			return p
-		}
-	}
-	return ""
 }

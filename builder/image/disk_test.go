@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -114,15 +115,22 @@ func TestDiskSaysWhatDoesNotFit(t *testing.T) {
 		{SmallestESP - espSlack + 1, func(in *DiskInput) { in.ESP[0].From = big }, "ESP: its files have 60.0 MiB, but of its 64 MiB only 60 are left"},
 		{MiB, func(in *DiskInput) { in.Root = big }, ""},
 		{MiB + 1, func(in *DiskInput) { in.Root = big }, "the root image has 1.0 MiB, partition root-a only 1 MiB"},
+		{SmallestData + 1, func(in *DiskInput) {
+			in.Data = rootfs.New()
+			e, err := rootfs.FromFile("/x", 0o644, big, strings.Repeat("0", 64), "t", "t")
+			if err := errors.Join(err, in.Data.Add(e)); err != nil {
+				t.Fatal(err)
+			}
+		}, "data partition: its content has 256.0 MiB, the partition only 256 MiB"},
 	} {
 		if tt.fault == "" && run == nil {
 			continue
 		}
 		in := diskInput(t, "amd64")
-		tt.set(&in)
 		if err := os.Truncate(big, tt.size); err != nil {
 			t.Fatal(err)
 		}
+		tt.set(&in)
 		fake := run
 		if fake == nil {
 			fake = func(string, ...string) *exec.Cmd { return exec.Command("true") }

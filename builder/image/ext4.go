@@ -18,6 +18,9 @@ import (
 // archive, which keeps owners without root; its configuration is given, or the
 // host's would decide.
 func writeExt4(ctx context.Context, disk string, p Partition, tree *rootfs.Tree, id string, epoch time.Time, run Run) error {
+	if n := content(tree); n > p.Size {
+		return fmt.Errorf("data partition: its content has %.1f MiB, the partition only %d MiB; a larger dataSize helps", float64(n)/float64(MiB), p.Size/MiB)
+	}
 	dir, err := os.MkdirTemp(filepath.Dir(disk), "ext4-")
 	if err != nil {
 		return err

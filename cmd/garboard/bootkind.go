@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"garboard.local/builder"
 	"garboard.local/builder/image"
@@ -25,6 +26,13 @@ func (g *global) machine(ctx context.Context, r *builder.Result, boot recipe.Out
 	if boot == recipe.Initramfs {
 		m, err = machineOf(r.Dir, r.Arch, tool, words...)
 		return m, cleanup, err
+	}
+	if tool.UEFI == "" { // a host with QEMU and without its UEFI firmware
+		root, err := g.tools(ctx, machineTools)
+		if err != nil {
+			return m, cleanup, err
+		}
+		tool.UEFI = qemu.Firmware(r.Arch, root)
 	}
 	file := filepath.Join(r.Dir, builder.OutputName(r.Recipe, boot))
 	if boot == recipe.UKI { // firmware boots disks
@@ -47,17 +55,24 @@ func (g *global) machine(ctx context.Context, r *builder.Result, boot recipe.Out
 
 // bootDisk makes a disk with an ESP and nothing else.
 func (g *global) bootDisk(ctx context.Context, file string, files []image.ESPFile) error {
-	o, stop, err := g.options()
+	root, err := g.tools(ctx, builder.DiskTools)
 	if err != nil {
 		return err
+	}
+	run := func(tool string, args ...string) *exec.Cmd { return debian.Command(ctx, root, tool, args...) }
+	return image.BootDisk(run, file, files, time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)) // FAT knows no earlier day
+}
+
+// tools unpacks pinned host tools.
+func (g *global) tools(ctx context.Context, names []string) (root string, err error) {
+	o, stop, err := g.options()
+	if err != nil {
+		return "", err
 	}
 	defer stop()
 	if o.Lock == nil {
-		return errors.New("there is no lock to take the tools for a boot disk from")
+		return "", fmt.Errorf("there is no lock to take %s from", strings.Join(names, ", "))
 	}
-	root, _, err := builder.HostTools(ctx, o, builder.DiskTools...)
-	if err != nil {
-		return err
-	}
-	return image.BootDisk(func(tool string, args ...string) *exec.Cmd { return debian.Command(ctx, root, tool, args...) }, file, files, o.Lock.Time)
+	root, _, err = builder.HostTools(ctx, o, names...)
+	return root, err
 }
