@@ -2,6 +2,7 @@ package builder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -88,7 +89,7 @@ func (b *build) makeUKI(ctx context.Context, initrd string, words ...string) (st
 	}
 	e := b.tree.Get("/etc/os-release")
 	if e == nil || e.Kind != rootfs.File {
-		return "", fmt.Errorf("the root image has no file /etc/os-release, which a UKI names itself by; an overlay of the recipe gives it one")
+		return "", errors.New("the root image has no file /etc/os-release, which a UKI names itself by; an overlay of the recipe gives it one")
 	}
 	r, err := e.Open()
 	if err != nil {

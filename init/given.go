@@ -1,10 +1,5 @@
 package boot
 
-import (
-	"garboard.local/init/data"
-	"garboard.local/init/rootfs"
-)
-
 // givenDir holds what a boot loader laid into /etc of the initramfs.
 const givenDir = "/run/garboard/etc-given"
 
@@ -17,10 +12,4 @@ func (n *node) layGiven() error {
 	n.printf("etc: %d files and directories that came with the initramfs are laid over the image's", len(n.given))
 	n.layers = []string{givenDir}
 	return n.given.Write(givenDir)
-}
-
-// rootDisk is the way to a root image in a partition.
-func (n *node) rootDisk(guid string) *rootfs.Disk {
-	return &rootfs.Disk{GUID: guid, Printf: n.printf, Limit: rootfs.DiskLimit, Poll: rootfs.DiskPoll,
-		Find: func(guid string) (string, []string) { return data.FindPartition("/sys", "/dev", guid) }}
 }
