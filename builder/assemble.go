@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
@@ -208,45 +207,10 @@ func (b *build) addKernelModules(*library) error {
 	return nil
 }
 
-// addOverlays lays directories of the repository over the tree. Modes are
-// 0644, or 0755 for what is executable: a umask must not reach the image.
+// addOverlays lays directories of the repository over the tree.
 func (b *build) addOverlays(*library) error {
 	for _, o := range b.recipe.Overlays {
-		err := filepath.WalkDir(o.Path, func(p string, d fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			rel, err := filepath.Rel(o.Path, p)
-			if err != nil || rel == "." {
-				return err
-			}
-			e := rootfs.Entry{Path: path.Join(o.Target, filepath.ToSlash(rel)), Kind: rootfs.Dir, Mode: 0o755}
-			switch d.Type() {
-			case fs.ModeDir:
-			case fs.ModeSymlink:
-				e.Kind, e.Mode = rootfs.Symlink, 0o777
-				if e.Link, err = os.Readlink(p); err != nil {
-					return err
-				}
-			case 0:
-				fi, err := d.Info()
-				if err != nil {
-					return err
-				}
-				mode := uint32(0o644)
-				if fi.Mode()&0o100 != 0 {
-					mode = 0o755
-				}
-				if e, err = rootfs.FromFile(e.Path, mode, p, "", "", o.Reason); err != nil {
-					return err
-				}
-			default:
-				return fmt.Errorf("%s is neither a file nor a directory nor a link", p)
-			}
-			e.Origin, e.Reason = "overlay "+filepath.Base(o.Path), o.Reason
-			return b.tree.Add(e)
-		})
-		if err != nil {
+		if err := walkOverlay(o, b.tree.Add); err != nil {
 			return fmt.Errorf("overlay %s: %w", o.Path, err)
 		}
 	}

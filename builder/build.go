@@ -60,9 +60,10 @@ type build struct {
 	images   []rootfs.Entry
 	tree     *rootfs.Tree
 	early    *rootfs.Tree
-	root     string // EROFS image
-	initrd   string // initramfs
-	cached   bool   // the root image and the initramfs were there
+	root     string    // EROFS image
+	initrd   string    // initramfs
+	files    []outFile // what the outputs are
+	cached   bool      // the root image and the initramfs were there
 	artefact []report.Artefact
 }
 
@@ -88,6 +89,7 @@ var stages = [][]step{
 	{{"assemble the root image", (*build).assemble}},
 	{{"write the root image", (*build).writeRoot}},
 	{{"write the initramfs", (*build).writeInitramfs}},
+	{{"make the outputs", (*build).makeOutputs}},
 	{{"write the artefacts", (*build).writeArtefacts}},
 }
 
@@ -123,7 +125,7 @@ func (b *build) outDir() string { return filepath.Join(b.Output, b.recipe.Name+"
 
 // PackageNames are the Debian packages that a recipe, for one architecture, names.
 func PackageNames(r *recipe.Recipe) []string {
-	names := []string{r.Kernel.Package}
+	names := []string{r.Kernel.Package, StubPackage}
 	for _, p := range r.Packages {
 		names = append(names, p.Name)
 	}
@@ -163,6 +165,13 @@ func (b *build) fetchTools(ctx context.Context) (err error) {
 
 // BuildTools are the host tools, as Debian packages, that a build runs.
 var BuildTools = []string{"erofs-utils", "kmod"}
+
+// DiskTools are the host tools of disk images: for FAT, ext4 (mke2fs reads a tar
+// archive with a library that it loads if it is there) and qcow2.
+var DiskTools = []string{"dosfstools", "mtools", "e2fsprogs", "libarchive13t64", "qemu-utils"}
+
+// StubPackage holds systemd-stub, which makes a kernel and an initramfs a UKI.
+const StubPackage = "systemd-boot-efi"
 
 // HostTools unpacks host tools out of the pinned packages and returns their
 // root directory and a key that changes when any of them does.
@@ -237,18 +246,8 @@ func (b *build) writeRoot(ctx context.Context) (err error) {
 	return err
 }
 
-func (b *build) writeInitramfs(ctx context.Context) error {
-	var mods []image.BootModule
-	for _, m := range b.kernel.Boot {
-		mods = append(mods, image.BootModule{Name: m.Name, File: b.kernel.File(m.File), Reason: m.Reason})
-	}
-	o := b.own["init"]
-	init, err := rootfs.FromFile("/init", 0o755, o.Path, o.SHA256, "garboard "+initProgram, "PID 1; answers as modprobe and pinns too")
-	if err != nil {
-		return err
-	}
-	b.early, err = image.Early(init, mods, "deb "+b.kernel.Package)
-	if err != nil {
+func (b *build) writeInitramfs(ctx context.Context) (err error) {
+	if b.early, err = b.earlyTree(b.kernel.Boot); err != nil {
 		return err
 	}
 	t := b.Progress.Start("write", fmt.Sprintf("initramfs of %s %s", b.recipe.Name, b.arch), 0)
@@ -256,6 +255,20 @@ func (b *build) writeInitramfs(ctx context.Context) error {
 	b.initrd, b.cached = file, b.cached && cached
 	finish(t, cached, err, file)
 	return err
+}
+
+// earlyTree is what lies in an initramfs beside a root image.
+func (b *build) earlyTree(modules []kernel.Module) (*rootfs.Tree, error) {
+	var mods []image.BootModule
+	for _, m := range modules {
+		mods = append(mods, image.BootModule{Name: m.Name, File: b.kernel.File(m.File), Reason: m.Reason, Needs: m.Needs})
+	}
+	o := b.own["init"]
+	init, err := rootfs.FromFile("/init", 0o755, o.Path, o.SHA256, "garboard "+initProgram, "PID 1; answers as modprobe and pinns too")
+	if err != nil {
+		return nil, err
+	}
+	return image.Early(init, mods, "deb "+b.kernel.Package)
 }
 
 // finish ends a task with the size of what it made.

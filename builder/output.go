@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,10 +11,9 @@ import (
 	"garboard.local/builder/image"
 	"garboard.local/builder/lock"
 	"garboard.local/builder/report"
-	"garboard.local/builder/store"
 )
 
-// Names of the artefacts for direct kernel boot.
+// Names of the artefacts for direct kernel boot; OutputName has the others.
 const (
 	KernelName    = "vmlinuz"
 	InitramfsName = "initramfs.img"
@@ -40,7 +38,7 @@ func (b *build) writeArtefacts(ctx context.Context) error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("output: %w", err)
 		}
-		for _, f := range []struct{ name, from string }{{KernelName, b.kernel.Vmlinuz()}, {InitramfsName, b.initrd}} {
+		for _, f := range b.files {
 			if err := b.place(ctx, dir, f.name, f.from); err != nil {
 				return fmt.Errorf("output: %w", err)
 			}
@@ -69,35 +67,6 @@ func (b *build) manifest(cmdline string) ([]byte, error) {
 	return m.JSON()
 }
 
-// place copies a file of the store to the output.
-func (b *build) place(ctx context.Context, dir, name, from string) error {
-	sum, err := store.HashFile(from)
-	if err != nil {
-		return err
-	}
-	fi, err := os.Stat(from)
-	if err != nil {
-		return err
-	}
-	b.artefact = append(b.artefact, report.Artefact{Name: name, Size: fi.Size(), SHA256: sum})
-	to := filepath.Join(dir, name)
-	if old, err := os.Stat(to); err == nil && old.Size() == fi.Size() {
-		if have, err := store.HashFile(to); err == nil && have == sum {
-			return nil
-		}
-	}
-	b.cached = false
-	r, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	return writeAtomic(to, func(w io.Writer) error {
-		_, err := io.Copy(w, r)
-		return errors.Join(err, ctx.Err())
-	})
-}
-
 func (b *build) placeBytes(dir, name string, body []byte) error {
 	sum, size, err := b.Store.Put(strings.NewReader(string(body)))
 	if err != nil {
@@ -108,11 +77,11 @@ func (b *build) placeBytes(dir, name string, body []byte) error {
 }
 
 func writeBytes(to string, body []byte) error {
-	return writeAtomic(to, func(w io.Writer) error { _, err := w.Write(body); return err })
+	return writeAtomic(to, func(w *os.File) error { _, err := w.Write(body); return err })
 }
 
 // writeAtomic writes a file beside its final name, flushes it and renames it.
-func writeAtomic(to string, fill func(io.Writer) error) error {
+func writeAtomic(to string, fill func(*os.File) error) error {
 	f, err := os.CreateTemp(filepath.Dir(to), ".garboard-")
 	if err != nil {
 		return err

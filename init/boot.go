@@ -86,11 +86,19 @@ func (n *node) root() error {
 		return nil
 	}
 	loading := rootfs.LoadModules("/modules", rootfs.Insert)
-	if err := rootfs.Mount(n.sys); err != nil {
+	mount := rootfs.Mount
+	if guid, ok := n.cmdline[rootParam]; ok {
+		mount = n.rootDisk(guid).Mount
+	}
+	if err := mount(n.sys); err != nil {
 		return errors.Join(err, loading)
 	}
 	if loading != nil {
 		n.printf("modules of the initramfs: %v", loading)
+	}
+	var err error
+	if n.given, err = rootfs.ReadFiles("/etc"); err != nil {
+		n.printf("etc: WARNING: %s", oneLine(err))
 	}
 	return rootfs.Switch(n.sys)
 }
@@ -141,12 +149,13 @@ func (n *node) loadOverlay() error {
 
 // etc makes /etc writable and the directories of the table.
 func (n *node) etc() error {
+	given := n.layGiven()
 	err := n.etcOverlay(n.etcDir)
 	if err != nil && n.etcDir != etcLocal {
 		n.printf("etc: WARNING: %s: what is written to /etc is lost at the end", oneLine(err))
 		err = n.etcOverlay(etcLocal)
 	}
-	return errors.Join(err, settings.Dirs("/", n.table.Dirs))
+	return errors.Join(given, err, settings.Dirs("/", n.table.Dirs))
 }
 
 // etcOverlay puts the overlay on /etc, with its writable half in dir.
@@ -155,7 +164,7 @@ func (n *node) etcOverlay(dir string) error {
 	if err := errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755)); err != nil {
 		return err
 	}
-	return mounts.Make(n.sys, "/", mounts.EtcOverlay(dir))
+	return mounts.Make(n.sys, "/", mounts.EtcOverlay(dir, n.layers...))
 }
 
 // identity sets the node's name and machine id and brings the loopback up:

@@ -13,6 +13,7 @@ import (
 
 	"garboard.local/init/logs"
 	"garboard.local/init/mounts"
+	"garboard.local/init/rootfs"
 	"garboard.local/init/shutdown"
 )
 
@@ -91,7 +92,7 @@ func TestLimitsInDocs(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		fmt.Sprintf("one may take %d s", int(umountLimit.Seconds())),
+		fmt.Sprintf("one may take %d s", int(umountLimit.Seconds())), fmt.Sprintf("(waited for at most %d s)", int(rootfs.DiskLimit.Seconds())),
 		fmt.Sprintf("%d s with the grace of the standard image (30 s)", int(l.Total(30*time.Second).Seconds())),
 		fmt.Sprintf("at %d MiB", logs.FileCap>>20), fmt.Sprintf("The last %d KiB of each log", logs.Ring>>10),
 		fmt.Sprintf("tries again every %d s", int(logs.Retry.Seconds())), fmt.Sprintf("Files are %04o, group %d", logs.Mode, logs.Group),

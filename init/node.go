@@ -25,6 +25,7 @@ import (
 	"garboard.local/init/mounts"
 	"garboard.local/init/podlog"
 	"garboard.local/init/power"
+	"garboard.local/init/rootfs"
 	"garboard.local/init/settings"
 	"garboard.local/init/shutdown"
 	"garboard.local/init/supervise"
@@ -37,6 +38,7 @@ const (
 	logDir       = "/var/log/garboard"
 	podLogDir    = "/var/log/pods"
 	consoleParam = "garboard.console"
+	rootParam    = "garboard.root"    // the GUID of the partition with the root image
 	modulesParam = "garboard.modules" // "locked": none is loaded after the boot
 	runtimeLimit = 2 * time.Minute
 	debounce     = time.Second // of the power button
@@ -64,10 +66,12 @@ type node struct {
 	cmdline settings.Cmdline
 	table   *table.Table
 	modules *modules.Index
+	given   rootfs.Files // what a boot loader laid into /etc
 	naming  settings.Naming
 	clock   *clock.Keeper
-	etcDir  string // where the writable half of /etc lies
-	hasData bool   // /var is on the data partition
+	layers  []string // of /etc, between the image's and what was written
+	etcDir  string   // where the writable half of /etc lies
+	hasData bool     // /var is on the data partition
 
 	services atomic.Pointer[supervise.Supervisor]
 	server   atomic.Pointer[socket.Server]

@@ -82,7 +82,9 @@ type Module struct {
 	Name   string `json:"name"`
 	File   string `json:"file"` // below /usr/lib/modules/<version>, without the compression's suffix
 	Reason string `json:"reason"`
-	packed string // the file as the package has it
+	// Needs are the names of modules that must be loaded before.
+	Needs  []string `json:"needs,omitempty"`
+	packed string   // the file as the package has it
 }
 
 // closure lists what the wanted modules need, dependencies first, each once.
@@ -103,7 +105,7 @@ func (x *index) closure(want []recipe.Module) ([]Module, error) {
 		}
 		packed := x.files[n]
 		stem, _, _ := strings.Cut(packed, ".ko")
-		out = append(out, Module{Name: n, File: stem + ".ko", Reason: reason, packed: packed})
+		out = append(out, Module{Name: n, File: stem + ".ko", Reason: reason, Needs: x.deps[n], packed: packed})
 	}
 	for _, w := range want {
 		names := x.match(w.Name)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -25,6 +26,7 @@ type Kernel struct {
 	Version string   `json:"version"` // uname -r
 	Package string   `json:"package"` // "linux-image-6.12... 6.12.1-1", for the manifest
 	Boot    []Module `json:"boot"`    // in the order in which they must be loaded
+	Disks   []Module `json:"disks"`   // Boot, and the drivers of disks
 	Load    []string `json:"load"`    // names, for PID 1 at every boot
 	Modules []Module `json:"modules"` // every module in the root image
 	Index   []string `json:"index"`   // file names beside the modules that depmod made
@@ -67,7 +69,7 @@ func Prepare(ctx context.Context, st *store.Store, run Run, toolKey string, deb 
 	if err != nil {
 		return nil, err
 	}
-	key := store.Key("kernel 2", deb.SHA256, toolKey, required, string(wantKey))
+	key := store.Key("kernel 4", deb.SHA256, toolKey, required, string(wantKey))
 	dir, _, err := st.Action(ctx, key, func(ctx context.Context, dir string) error {
 		if err := prepare(ctx, dir, run, files, deb, want); err != nil {
 			return fmt.Errorf("kernel %s: %w", deb.Name, err)
@@ -118,6 +120,9 @@ func prepare(ctx context.Context, dir string, run Run, files *debian.Contents, d
 	if k.Boot, err = x.closure(want.Boot); err != nil {
 		return err
 	}
+	if k.Disks, err = x.closure(slices.Concat(want.Boot, want.Disks)); err != nil {
+		return err
+	}
 	load, err := x.closure(want.Load)
 	if err != nil {
 		return err
@@ -126,7 +131,7 @@ func prepare(ctx context.Context, dir string, run Run, files *debian.Contents, d
 		k.Load = append(k.Load, m.Name)
 	}
 	// Boot modules are in the root image too: the kernel may ask for one again.
-	wanted := append(append(append([]recipe.Module{}, want.Boot...), want.Load...), want.Available...)
+	wanted := slices.Concat(want.Boot, want.Disks, want.Load, want.Available)
 	if k.Modules, err = x.closure(wanted); err != nil {
 		return err
 	}

@@ -76,10 +76,16 @@ func (d image) judge(tool string, args ...string) (string, error) {
 // nothing about the file system, which was unmounted.
 func (d image) clean() {
 	d.t.Helper()
+	d.cleanAt(dataStart)
+}
+
+// cleanAt is clean for a data partition that begins elsewhere.
+func (d image) cleanAt(start int64) {
+	d.t.Helper()
 	if out, err := d.judge("sgdisk", "-v", d.path); err != nil || !strings.Contains(out, "No problems found") {
 		d.t.Errorf("sgdisk -v: %v\n%s", err, out)
 	}
-	if out, err := d.judge("e2fsck", "-fn", fmt.Sprintf("%s?offset=%d", d.path, dataStart)); err != nil || strings.Contains(out, "recover") {
+	if out, err := d.judge("e2fsck", "-fn", fmt.Sprintf("%s?offset=%d", d.path, start)); err != nil || strings.Contains(out, "recover") {
 		d.t.Errorf("e2fsck -fn: %v\n%s", err, out)
 	}
 	f, err := os.Open(d.path)
@@ -88,7 +94,7 @@ func (d image) clean() {
 	}
 	defer f.Close()
 	b := make([]byte, 2)
-	if _, err := f.ReadAt(b, dataStart+1024+0x3a); err != nil || binary.LittleEndian.Uint16(b) != 1 {
+	if _, err := f.ReadAt(b, start+1024+0x3a); err != nil || binary.LittleEndian.Uint16(b) != 1 {
 		d.t.Errorf("s_state of the superblock is %#x (%v), want 1: cleanly unmounted", b, err)
 	}
 }

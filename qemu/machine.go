@@ -13,13 +13,16 @@ const (
 )
 
 // Machine describes a virtual machine. The zero value of a field means what
-// its comment says; Kernel and Tool have no default.
+// its comment says; Tool has no default.
 type Machine struct {
-	Name   string // for messages; "node" if empty
-	Arch   string // AMD64 or ARM64; the host's if empty
-	Kernel string // vmlinuz (amd64) or Image (arm64)
+	Name string // for messages; "node" if empty
+	Arch string // AMD64 or ARM64; the host's if empty
+	// Kernel is vmlinuz (amd64) or Image (arm64). Without one the UEFI firmware
+	// boots the first disk.
+	Kernel string
 	Initrd string // none if empty
-	// Cmdline is the kernel command line. Start adds a serial console if it
+	// Cmdline is the kernel command line. Without a kernel it is what systemd-stub
+	// adds to its UKI's. Start adds a serial console if it
 	// names none, and panic=-1 behind whatever it says of panics (the last one
 	// counts), so that a panic ends the machine at once.
 	Cmdline   string
@@ -63,8 +66,8 @@ func (m Machine) withDefaults() (Machine, error) {
 	if m.Arch != AMD64 && m.Arch != ARM64 {
 		return m, fmt.Errorf("machine %s: architecture %q: QEMU machines are defined for amd64 and arm64", m.Name, m.Arch)
 	}
-	if m.Kernel == "" {
-		return m, fmt.Errorf("machine %s: no kernel given", m.Name)
+	if m.Kernel == "" && len(m.Disks) == 0 {
+		return m, fmt.Errorf("machine %s: neither a kernel nor a disk given to boot from", m.Name)
 	}
 	if m.Tool.Command == nil {
 		return m, fmt.Errorf("machine %s: no QEMU given: use HostTool or PinnedTool", m.Name)
@@ -77,6 +80,12 @@ func (m Machine) withDefaults() (Machine, error) {
 	}
 	if m.Firmware == "" {
 		m.Firmware = m.Tool.Firmware
+		if m.Kernel == "" {
+			m.Firmware = m.Tool.UEFI
+		}
+	}
+	if m.Kernel == "" && m.Firmware == "" {
+		return m, fmt.Errorf("machine %s: UEFI firmware is needed to boot a disk: install ovmf (amd64) or qemu-efi-aarch64 (arm64)", m.Name)
 	}
 	if m.Arch == ARM64 && m.Firmware == "" {
 		return m, fmt.Errorf("machine %s: arm64 needs UEFI firmware for its power button: install qemu-efi-aarch64 or name a QEMU_EFI.fd", m.Name)
@@ -124,7 +133,12 @@ func (m Machine) args(accel accelChoice, qmpPath string) []string {
 	if m.Firmware != "" {
 		add("-bios", m.Firmware)
 	}
-	add("-kernel", m.Kernel, "-append", commandLine(m.Arch, m.Cmdline))
+	if m.Kernel != "" {
+		add("-kernel", m.Kernel, "-append", commandLine(m.Arch, m.Cmdline))
+	} else {
+		// systemd-stub(7) reads it from SMBIOS.
+		add("-smbios", "type=11,value=io.systemd.stub.kernel-cmdline-extra="+commas(commandLine(m.Arch, m.Cmdline)))
+	}
 	if m.Initrd != "" {
 		add("-initrd", m.Initrd)
 	}
@@ -153,7 +167,11 @@ func (m Machine) args(accel accelChoice, qmpPath string) []string {
 		if d.Snapshot {
 			spec += ",snapshot=on"
 		}
-		add("-drive", spec, "-device", fmt.Sprintf("virtio-blk-pci,drive=disk%d", i))
+		device := fmt.Sprintf("virtio-blk-pci,drive=disk%d", i)
+		if m.Kernel == "" && i == 0 {
+			device += ",bootindex=0" // before the network
+		}
+		add("-drive", spec, "-device", device)
 	}
 	return a
 }

@@ -46,6 +46,32 @@ func TestArgs(t *testing.T) {
 	}
 }
 
+// Without a kernel the firmware boots the first disk, and systemd-stub takes the
+// command line from SMBIOS.
+func TestArgsOfADiskBoot(t *testing.T) {
+	m := Machine{Arch: AMD64, Cmdline: "a=b,c", Firmware: "/fw", Disks: []Disk{{Path: "/boot"}, {Path: "/other"}}}
+	got := strings.Join(m.args(accelChoice{accel: AccelTCG}, "/q"), " ")
+	for _, want := range []string{
+		"-bios /fw", "-smbios type=11,value=io.systemd.stub.kernel-cmdline-extra=a=b,,c console=ttyS0 panic=-1 ",
+		"virtio-blk-pci,drive=disk0,bootindex=0 ", "virtio-blk-pci,drive=disk1",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s\nlacks %q", got, want)
+		}
+	}
+	for _, no := range []string{"-kernel", "-append", "-initrd", "disk1,bootindex"} {
+		if strings.Contains(got, no) {
+			t.Errorf("%s\nhas %q", got, no)
+		}
+	}
+	if m, err := (Machine{Arch: AMD64, Disks: m.Disks, Tool: Tool{Command: exec.CommandContext, UEFI: "/ovmf"}}).withDefaults(); err != nil || m.Firmware != "/ovmf" {
+		t.Errorf("firmware %q, %v", m.Firmware, err)
+	}
+	if m, err := (Machine{Arch: AMD64, Kernel: "k", Tool: Tool{Command: exec.CommandContext, UEFI: "/ovmf"}}).withDefaults(); err != nil || m.Firmware != "" {
+		t.Errorf("with a kernel: firmware %q, %v", m.Firmware, err)
+	}
+}
+
 func TestStartRefuses(t *testing.T) {
 	tool := Tool{Command: exec.CommandContext}
 	for _, tt := range []struct {
@@ -53,7 +79,8 @@ func TestStartRefuses(t *testing.T) {
 		want string
 	}{
 		{Machine{Arch: "riscv64", Kernel: "k", Tool: tool}, `"riscv64"`},
-		{Machine{Arch: AMD64, Tool: tool}, "no kernel"},
+		{Machine{Arch: AMD64, Tool: tool}, "neither a kernel nor a disk"},
+		{Machine{Arch: AMD64, Disks: []Disk{{Path: "d"}}, Tool: tool}, "UEFI firmware is needed to boot a disk: install ovmf"},
 		{Machine{Arch: AMD64, Kernel: "k"}, "no QEMU"},
 		{Machine{Arch: ARM64, Kernel: "k", Tool: tool}, "firmware"},
 		{Machine{Arch: AMD64, Kernel: "k", Tool: tool, Accel: "xen"}, `"xen"`},

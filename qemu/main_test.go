@@ -64,6 +64,9 @@ func testTool(t *testing.T, arch string) Tool {
 	if err != nil {
 		t.Fatalf("%v: %s", err, buildFirst)
 	}
+	if tool.UEFI == "" && *toolsFlag != "" { // a host with QEMU and without ovmf
+		tool.UEFI = Firmware(arch, *toolsFlag)
+	}
 	return tool
 }
 

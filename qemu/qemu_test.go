@@ -64,11 +64,13 @@ func (b *boot) endsInOrder(reset bool) error {
 	return nil
 }
 
-// The node image runs its hello pod, and `garboard run` says that it went well.
+// The node image runs its hello pod, with what archives behind the initramfs lay
+// over /etc, and `garboard run` says that it went well.
 func TestVMNodeRunsHello(t *testing.T) { eachArch(t, nodeRunsHello) }
 
 func nodeRunsHello(t *testing.T, arch string) {
 	m := testMachine(t, "node-"+arch)
+	m.Initrd = withArchives(t, m.Initrd)
 	m.Cmdline += " garboard.console=pods"
 	var out bytes.Buffer
 	signals := make(chan os.Signal, 1)
@@ -85,7 +87,7 @@ func nodeRunsHello(t *testing.T, arch string) {
 	if err != nil {
 		t.Fatalf("%v\nwhole output:\n%s", err, out.String())
 	}
-	for _, want := range []string{": hello: hello from a pod on a Garboard node\n", ": hello: SIGTERM, bye\n", "garboard: shutdown: clean\n", "garboard run: clean: "} {
+	for _, want := range []string{": hello: hello from a pod on a Garboard node\n", ": hello: SIGTERM, bye\n", "default/hello-" + given + "/given: ", "garboard: shutdown: clean\n", "garboard run: clean: "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the run's output lacks %q:\n%s", want, out.String())
 		}

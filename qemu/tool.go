@@ -23,6 +23,7 @@ type Tool struct {
 	Args     []string // put before all others: -L directories
 	Env      []string // added to the environment
 	Firmware string   // UEFI image, where the architecture needs one
+	UEFI     string   // UEFI image to boot disks with; "" if there is none
 }
 
 // MinVersion is the oldest QEMU taken from the host. QEMU 7.2 (Debian 12) has
@@ -85,8 +86,9 @@ func HostTool(ctx context.Context, arch string, min Version) (Tool, error) {
 	if t.Version.Before(min) {
 		return Tool{}, fmt.Errorf("%w: %s is version %s, older than %s", ErrHostTool, path, t.Version, min)
 	}
+	t.UEFI = Firmware(arch, "/")
 	if arch == ARM64 {
-		if t.Firmware = firstFile(armFirmware("/")); t.Firmware == "" {
+		if t.Firmware = t.UEFI; t.Firmware == "" {
 			return Tool{}, fmt.Errorf("%w: %s is there but UEFI firmware for it is not (package qemu-efi-aarch64)", ErrHostTool, path)
 		}
 	}
@@ -110,8 +112,9 @@ func PinnedTool(ctx context.Context, arch, root string, command CommandFunc) (To
 	if len(modules) > 0 {
 		t.Env = append(t.Env, "QEMU_MODULE_DIR="+modules[0])
 	}
+	t.UEFI = Firmware(arch, root)
 	if arch == ARM64 {
-		if t.Firmware = firstFile(armFirmware(root)); t.Firmware == "" {
+		if t.Firmware = t.UEFI; t.Firmware == "" {
 			return Tool{}, fmt.Errorf("pinned QEMU: no UEFI firmware for arm64 below %s: unpack qemu-efi-aarch64 there", root)
 		}
 	}
@@ -120,12 +123,20 @@ func PinnedTool(ctx context.Context, arch, root string, command CommandFunc) (To
 	return t, err
 }
 
-func armFirmware(root string) []string {
-	return []string{
-		filepath.Join(root, "usr/share/qemu-efi-aarch64/QEMU_EFI.fd"),
-		filepath.Join(root, "usr/share/AAVMF/AAVMF_CODE.no-secboot.fd"),
-		filepath.Join(root, "usr/share/AAVMF/AAVMF_CODE.fd"),
+// Firmware is the UEFI image below root that QEMU takes with -bios (code and
+// variables in one file), where distributions put it, or "".
+func Firmware(arch, root string) string {
+	names := []string{"usr/share/ovmf/OVMF.fd", "usr/share/OVMF/OVMF.fd", "usr/share/edk2/ovmf/OVMF.fd", "usr/share/edk2/x64/OVMF.4m.fd"}
+	if arch == ARM64 {
+		names = []string{"usr/share/qemu-efi-aarch64/QEMU_EFI.fd", "usr/share/AAVMF/AAVMF_CODE.no-secboot.fd", "usr/share/AAVMF/AAVMF_CODE.fd"}
 	}
+	for _, n := range names {
+		p := filepath.Join(root, n)
+		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
+			return p
+		}
+	}
+	return ""
 }
 
 func (t Tool) version(ctx context.Context, arch string) (Version, error) {
@@ -149,13 +160,4 @@ func (t Tool) version(ctx context.Context, arch string) (Version, error) {
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
-}
-
-func firstFile(paths []string) string {
-	for _, p := range paths {
-		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
-			return p
-		}
-	}
-	return ""
 }

@@ -24,11 +24,14 @@ const cpioLimit = 1<<32 - 1
 // Initramfs writes an initramfs of two concatenated archives: first the root
 // image, stored as it is because it is compressed already, then the early files
 // (PID 1, modules), compressed with zstd. The kernel unpacks both
-// (Documentation/driver-api/early-userspace/buffer-format.rst).
+// (Documentation/driver-api/early-userspace/buffer-format.rst). With rootImage ""
+// there is only the second: the root image lies elsewhere.
 func Initramfs(ctx context.Context, st *store.Store, rootImage string, early *rootfs.Tree, epoch time.Time) (file string, cached bool, err error) {
-	rootSum, err := store.HashFile(rootImage)
-	if err != nil {
-		return "", false, err
+	rootSum := ""
+	if rootImage != "" {
+		if rootSum, err = store.HashFile(rootImage); err != nil {
+			return "", false, err
+		}
 	}
 	key := store.Key("initramfs 2", rootSum, early.Key(), epoch.UTC().Format(time.RFC3339))
 	dir, cached, err := st.Action(ctx, key, func(ctx context.Context, dir string) error {
@@ -37,16 +40,10 @@ func Initramfs(ctx context.Context, st *store.Store, rootImage string, early *ro
 			return err
 		}
 		defer w.Close()
-		root := rootfs.New()
-		e, err := rootfs.FromFile("root.erofs", 0o444, rootImage, rootSum, "builder", "the root image")
-		if err != nil {
-			return err
-		}
-		if err := root.Add(e); err != nil {
-			return err
-		}
-		if err := WriteCPIO(w, root, epoch); err != nil {
-			return err
+		if rootImage != "" {
+			if err := writeRootArchive(w, rootImage, rootSum, epoch); err != nil {
+				return err
+			}
 		}
 		z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
 		if err != nil {
@@ -58,6 +55,18 @@ func Initramfs(ctx context.Context, st *store.Store, rootImage string, early *ro
 		return errors.Join(pad(w), w.Close(), ctx.Err())
 	})
 	return filepath.Join(dir, "initramfs.img"), cached, err
+}
+
+func writeRootArchive(w io.Writer, rootImage, sum string, epoch time.Time) error {
+	e, err := rootfs.FromFile("root.erofs", 0o444, rootImage, sum, "builder", "the root image")
+	if err != nil {
+		return err
+	}
+	t := rootfs.New()
+	if err := t.Add(e); err != nil {
+		return err
+	}
+	return WriteCPIO(w, t, epoch)
 }
 
 // block is what an initramfs is padded to, so that a boot loader may append
@@ -156,7 +165,10 @@ func copyEntry(w io.Writer, e *rootfs.Entry) error {
 const modulesDir = "modules"
 
 // BootModule is a kernel module that must be loaded to reach the root image.
-type BootModule struct{ Name, File, Reason string }
+type BootModule struct {
+	Name, File, Reason string
+	Needs              []string // names of modules that are loaded before it
+}
 
 // Early is what lies in the initramfs beside the root image: PID 1, the modules
 // in the order of loading, and the directories PID 1 mounts on.
@@ -172,6 +184,7 @@ func Early(init rootfs.Entry, mods []BootModule, origin string) (*rootfs.Tree, e
 		}
 	}
 	var order []string
+	files := map[string]string{}
 	for _, m := range mods {
 		base := path.Base(m.File)
 		e, err := rootfs.FromFile(modulesDir+"/"+base, 0o444, m.File, "", origin, m.Reason)
@@ -181,7 +194,14 @@ func Early(init rootfs.Entry, mods []BootModule, origin string) (*rootfs.Tree, e
 		if err := t.Add(e); err != nil {
 			return nil, err
 		}
-		order = append(order, base)
+		files[m.Name] = base
+		line := base
+		for _, n := range m.Needs {
+			if f := files[n]; f != "" { // else it is built in
+				line += " " + f
+			}
+		}
+		order = append(order, line)
 	}
 	if len(order) == 0 {
 		return t, errors.New("initramfs: no boot modules; kernel.boot names what is needed to reach the root image")

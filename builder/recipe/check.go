@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -36,13 +37,8 @@ func (r *Recipe) Check() error {
 	if r.Kernel.Package == "" {
 		return bad("kernel.package is missing (for VMs: linux-image-cloud-{arch})")
 	}
-	if len(r.Outputs) == 0 {
-		return bad("outputs is empty; known: %s", Initramfs)
-	}
-	for i, o := range r.Outputs {
-		if o != Initramfs {
-			return bad("outputs[%d]: %q is not known; known: %s", i, o, Initramfs)
-		}
+	if err := errors.Join(checkOutputs(r.Outputs), r.Disk.check()); err != nil {
+		return bad("%v", err)
 	}
 	for i, p := range r.Packages {
 		at := fmt.Sprintf("packages[%d] (%s)", i, p.Name)
@@ -98,7 +94,7 @@ func (r *Recipe) Check() error {
 			return bad("images[%d] (%s): name, program and reason are needed", i, m.Name)
 		}
 	}
-	for i, m := range slices.Concat(r.Kernel.Boot, r.Kernel.Load, r.Kernel.Available) {
+	for i, m := range slices.Concat(r.Kernel.Boot, r.Kernel.Disks, r.Kernel.Load, r.Kernel.Available) {
 		if m.Name == "" || m.Reason == "" {
 			return bad("kernel module %d (%s): name and reason are needed", i, m.Name)
 		}
@@ -165,7 +161,7 @@ func (r *Recipe) For(arch string) (*Recipe, error) {
 	c := *r
 	c.Kernel = Kernel{
 		Package: x.Replace(r.Kernel.Package),
-		Boot:    modules(r.Kernel.Boot), Load: modules(r.Kernel.Load), Available: modules(r.Kernel.Available),
+		Boot:    modules(r.Kernel.Boot), Disks: modules(r.Kernel.Disks), Load: modules(r.Kernel.Load), Available: modules(r.Kernel.Available),
 	}
 	c.Cmdline = all(r.Cmdline)
 	c.Packages = nil

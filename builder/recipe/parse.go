@@ -101,6 +101,11 @@ func Parse(file string, b []byte) (*Recipe, error) {
 			r.Overlays[i].Path = filepath.Join(r.Dir, r.Overlays[i].Path)
 		}
 	}
+	for i := range r.Disk.Content {
+		if r.Disk.Content[i].Path != "" {
+			r.Disk.Content[i].Path = filepath.Join(r.Dir, r.Disk.Content[i].Path)
+		}
+	}
 	for i := range r.Services {
 		r.Services[i] = filepath.Join(r.Dir, r.Services[i])
 	}

@@ -44,7 +44,9 @@ type Recipe struct {
 	// Sysctls are kernel parameters set at boot.
 	Sysctls []Sysctl `yaml:"sysctls,omitempty" json:"sysctls,omitempty"`
 	// Outputs to write.
-	Outputs []Output `yaml:"outputs,omitempty" json:"outputs,omitempty" jsonschema:"enum=initramfs"`
+	Outputs []Output `yaml:"outputs,omitempty" json:"outputs,omitempty" jsonschema:"enum=initramfs,enum=uki,enum=raw,enum=qcow2"`
+	// Disk says what the disk images (outputs raw and qcow2) are like.
+	Disk Disk `yaml:"disk,omitempty" json:"disk,omitempty"`
 
 	// Dir is the directory of the recipe file, File its path. Every relative
 	// path of a parsed recipe has been joined with the directory of the file
@@ -53,18 +55,16 @@ type Recipe struct {
 	File string `yaml:"-" json:"-"`
 }
 
-// Output is the kind of an artefact.
-type Output string
-
-// Initramfs is vmlinuz and initramfs.img, for direct kernel boot.
-const Initramfs Output = "initramfs"
-
 // Kernel is the kernel and what of its modules is used.
 type Kernel struct {
 	// Package is a Debian kernel image package, or the metapackage that depends on one.
 	Package string `yaml:"package,omitempty" json:"package,omitempty"`
 	// Boot modules lie in the initramfs: what is needed to reach the root image.
 	Boot []Module `yaml:"boot,omitempty" json:"boot,omitempty"`
+	// Disks modules lie in the initramfs of disk images whose root image is read from
+	// the disk, beside those of boot: the drivers of disks. In the root image, they
+	// are like those of available.
+	Disks []Module `yaml:"disks,omitempty" json:"disks,omitempty"`
 	// Load modules are loaded by PID 1 at every boot, in this order.
 	Load []Module `yaml:"load,omitempty" json:"load,omitempty"`
 	// Available modules are loaded by the kernel when it asks for them.

@@ -19,7 +19,8 @@ import (
 func benchCommand(g *global) *cobra.Command {
 	var flags buildFlags
 	var boots int
-	var settings, recipes []string
+	var settings, recipes, extra []string
+	var boot string
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure boots, sizes and builds, and print them as tables",
@@ -29,7 +30,8 @@ prints Markdown tables: uptime at the milestones of the boot, memory and process
 The method is in docs/benchmarks.md.`,
 		Example: `  garboard bench
   garboard bench --boots 3 --setting fast
-  garboard bench --recipe recipes/bench.yaml --recipe recipes/bench-containerd.yaml`,
+  garboard bench --recipe recipes/bench.yaml --recipe recipes/bench-containerd.yaml
+  garboard bench --boot disk --append garboard.data=none`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, stop, err := g.options()
@@ -43,7 +45,11 @@ The method is in docs/benchmarks.md.`,
 					return usageError{fmt.Errorf("--setting %q: known are fast and small", s)}
 				}
 			}
-			b := bench{o: o, arch: flags.arch, boots: boots, settings: settings, recipes: recipes, out: cmd.OutOrStdout()}
+			kind, ok := bootKinds[boot]
+			if !ok {
+				return usageError{fmt.Errorf("--boot %q: known are kernel, uki and disk", boot)}
+			}
+			b := bench{o: o, g: g, arch: flags.arch, boots: boots, settings: settings, recipes: recipes, boot: kind, extra: extra, out: cmd.OutOrStdout()}
 			return b.run(cmd.Context())
 		},
 	}
@@ -51,11 +57,16 @@ The method is in docs/benchmarks.md.`,
 	cmd.Flags().IntVar(&boots, "boots", 5, "boots per image")
 	cmd.Flags().StringSliceVar(&recipes, "recipe", []string{"recipes/bench.yaml"}, "recipes to boot; each has a pod that prints figures")
 	cmd.Flags().StringSliceVar(&settings, "setting", []string{"fast", "small"}, "compression settings to measure")
+	cmd.Flags().StringVar(&boot, "boot", "kernel", "what to boot: kernel, uki or disk")
+	cmd.Flags().StringArrayVar(&extra, "append", nil, "further word of the kernel command line (repeatable)")
 	return cmd
 }
 
 type bench struct {
 	o        builder.Options
+	g        *global
+	boot     recipe.Output
+	extra    []string
 	arch     string
 	boots    int
 	settings []string
@@ -75,12 +86,14 @@ func (b *bench) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		r.Outputs = []recipe.Output{b.boot}
 		recipes = append(recipes, r)
 	}
 	node, err := recipe.Load(filepath.Join(b.o.Root, "recipes/node.yaml"))
 	if err != nil {
 		return err
 	}
+	node.Outputs = []recipe.Output{recipe.Initramfs}
 	fmt.Fprintf(b.out, "%s, %s, %d CPUs\n\n", time.Now().UTC().Format(time.DateOnly), b.arch, runtime.NumCPU())
 	if err := b.builds(ctx, node); err != nil {
 		return err
@@ -111,10 +124,11 @@ func (b *bench) image(ctx context.Context, r *recipe.Recipe, setting string, too
 	if err != nil {
 		return "", err
 	}
-	m, err := machineOf(res.Dir, b.arch, tool, "garboard.console=pods")
+	m, cleanup, err := b.g.machine(ctx, res, b.boot, tool, append([]string{"garboard.console=pods"}, b.extra...))
 	if err != nil {
 		return "", err
 	}
+	defer cleanup()
 	m.Log = filepath.Join(res.Dir, "console.log")
 	got, err := qemu.Bench(ctx, m, b.boots, true, b.say)
 	if err != nil {

@@ -22,6 +22,8 @@ import (
 type buildFlags struct {
 	arch, output, gone string
 	small              bool
+	outputs            []string // instead of the recipe's
+	size, dataSize     string
 }
 
 func (b *buildFlags) add(cmd *cobra.Command) {
@@ -30,6 +32,8 @@ func (b *buildFlags) add(cmd *cobra.Command) {
 	f.StringVarP(&b.output, "output", "o", "out", "artefacts go to OUTPUT/<recipe>-<arch>/")
 	f.BoolVar(&b.small, "small", false, "compress hard (minutes instead of seconds; releases use it)")
 	f.StringVar(&b.gone, "gone", "error", "a locked package that is gone from all mirrors: error, or update to its successor for this build")
+	f.StringVar(&b.size, "size", "", "size of the disk image, such as 8GiB (default: the recipe's, else 4GiB or what --data-size needs)")
+	f.StringVar(&b.dataSize, "data-size", "", "size of the data partition in the disk image (default: the recipe's, else what is left)")
 	cmd.RegisterFlagCompletionFunc("arch", cobra.FixedCompletions([]string{"amd64", "arm64", "all"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("gone", cobra.FixedCompletions([]string{"error", "update"}, cobra.ShellCompDirectiveNoFileComp))
 }
@@ -40,10 +44,18 @@ func buildCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build RECIPE...",
 		Short: "Build the artefacts of recipes",
-		Long: `Build writes vmlinuz, initramfs.img, cmdline, manifest.json and SHA256SUMS to
-OUTPUT/<recipe>-<arch>/. What did not change since the last build is reused.`,
+		Long: `Build writes the outputs that a recipe names, or those of --outputs, to
+OUTPUT/<recipe>-<arch>/, with manifest.json and SHA256SUMS:
+
+  initramfs  vmlinuz, initramfs.img and cmdline, for direct kernel boot
+  uki        <recipe>.efi, a Unified Kernel Image: boots from UEFI firmware
+  raw        <recipe>.raw, a disk image
+  qcow2      <recipe>.qcow2, the same disk in QEMU's format
+
+What did not change since the last build is reused.`,
 		Example: `  garboard build recipes/node.yaml
   garboard build recipes/node.yaml --arch all --small
+  garboard build recipes/node.yaml --outputs raw --size 20GiB
   garboard build recipes/node.yaml --json | jq -r '.[].dir'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -67,6 +79,7 @@ OUTPUT/<recipe>-<arch>/. What did not change since the last build is reused.`,
 		},
 	}
 	flags.add(cmd)
+	cmd.Flags().StringSliceVar(&flags.outputs, "outputs", nil, "outputs to write instead of the recipe's: initramfs, uki, raw, qcow2")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	return cmd
 }
@@ -95,6 +108,9 @@ func (b *buildFlags) build(ctx context.Context, g *global, recipes []string) ([]
 		if err != nil {
 			return nil, err
 		}
+		if err := b.choose(r); err != nil {
+			return nil, err
+		}
 		for _, a := range as {
 			res, err := builder.Build(ctx, o, r, a)
 			for tries := 0; err != nil && b.gone == "update" && len(debian.Gone(err)) > 0 && tries < 3; tries++ {
@@ -110,6 +126,27 @@ func (b *buildFlags) build(ctx context.Context, g *global, recipes []string) ([]
 		}
 	}
 	return out, nil
+}
+
+// choose puts what the flags say in the place of what the recipe says.
+func (b *buildFlags) choose(r *recipe.Recipe) (err error) {
+	if len(b.outputs) > 0 {
+		if r.Outputs, err = recipe.ParseOutputs(b.outputs); err != nil {
+			return usageError{fmt.Errorf("--outputs: %w", err)}
+		}
+	}
+	for _, f := range []struct {
+		flag, value string
+		to          *string
+	}{{"--size", b.size, &r.Disk.Size}, {"--data-size", b.dataSize, &r.Disk.DataSize}} {
+		if _, err := recipe.ParseSize(f.value); err != nil {
+			return usageError{fmt.Errorf("%s: %w", f.flag, err)}
+		}
+		if f.value != "" {
+			*f.to = f.value
+		}
+	}
+	return nil
 }
 
 func printResult(w io.Writer, r *builder.Result) {

@@ -19,14 +19,14 @@ import (
 
 // hostTools are the Debian packages whose programs run on the build host.
 func hostTools() []string {
-	return slices.Concat(builder.BuildTools, machineTools, judgeTools)
+	return slices.Concat(builder.BuildTools, builder.DiskTools, machineTools, judgeTools)
 }
 
 var (
 	// machineTools are QEMU and its firmware, for hosts that have none recent enough.
-	machineTools = []string{"qemu-system-x86", "qemu-system-arm", "qemu-efi-aarch64", "seabios"}
+	machineTools = []string{"qemu-system-x86", "qemu-system-arm", "qemu-efi-aarch64", "ovmf", "seabios"}
 	// judgeTools are other people's programs that tests judge our output with.
-	judgeTools = []string{"cpio", "libarchive-tools", "gdisk", "e2fsprogs"}
+	judgeTools = []string{"cpio", "libarchive-tools", "gdisk", "e2fsprogs", "dosfstools", "mtools", "binutils", "systemd-ukify", builder.StubPackage}
 )
 
 func lockCommand(g *global) *cobra.Command {

@@ -22,6 +22,7 @@ func runCommand(g *global) *cobra.Command {
 	var memory, cpus int
 	var forwards, extra []string
 	var verbose bool
+	var boot string
 	cmd := &cobra.Command{
 		Use:   "run [RECIPE]",
 		Short: "Build a recipe and boot it in QEMU with its console on the terminal",
@@ -30,10 +31,15 @@ console: the phases of the boot, then what the pods write. Ctrl-C, or the end of
 --for, presses the machine's power button: the kubelet ends the pods within their
 grace and the machine powers off. The exit status is 0 only if that was clean.
 
+--boot says what is booted: kernel (kernel and initramfs, by QEMU itself), uki (the
+UKI, by UEFI firmware) or disk (the disk image, by UEFI firmware; what is written to
+it is thrown away at the end).
+
 QEMU is the host's if it is version ` + qemu.MinVersion.String() + ` or newer, else the pinned one.`,
 		Example: `  garboard run
   garboard run recipes/node.yaml --for 60s
   garboard run --arch arm64 --memory 2048
+  garboard run --boot disk --size 20GiB
   garboard run --forward 8080:80 --append garboard.hostname=edge-7`,
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: completeRecipes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,6 +49,11 @@ QEMU is the host's if it is version ` + qemu.MinVersion.String() + ` or newer, e
 			if flags.arch == "all" {
 				return usageError{errors.New("--arch all: one machine runs one architecture")}
 			}
+			kind, ok := bootKinds[boot]
+			if !ok {
+				return usageError{fmt.Errorf("--boot %q: known are kernel, uki and disk", boot)}
+			}
+			flags.outputs = []string{string(kind)}
 			results, err := flags.build(cmd.Context(), g, args)
 			if err != nil {
 				return err
@@ -61,10 +72,11 @@ QEMU is the host's if it is version ` + qemu.MinVersion.String() + ` or newer, e
 			if verbose {
 				console += ",services"
 			}
-			m, err := machineOf(results[0].Dir, flags.arch, tool, append([]string{console}, extra...)...)
+			m, cleanup, err := g.machine(cmd.Context(), results[0], kind, tool, append([]string{console}, extra...))
 			if err != nil {
 				return err
 			}
+			defer cleanup()
 			m.MemoryMiB, m.CPUs = memory, cpus
 			if m.Forwards, err = parseForwards(forwards); err != nil {
 				return usageError{err}
@@ -85,6 +97,8 @@ QEMU is the host's if it is version ` + qemu.MinVersion.String() + ` or newer, e
 	f.IntVar(&cpus, "cpus", 2, "CPUs of the machine")
 	f.StringSliceVar(&forwards, "forward", nil, "HOST:GUEST TCP port of this machine's loopback to the guest (repeatable)")
 	f.StringArrayVar(&extra, "append", nil, "further word of the kernel command line (repeatable)")
+	f.StringVar(&boot, "boot", "kernel", "what to boot: kernel, uki or disk")
+	cmd.RegisterFlagCompletionFunc("boot", cobra.FixedCompletions([]string{"kernel", "uki", "disk"}, cobra.ShellCompDirectiveNoFileComp))
 	f.BoolVar(&verbose, "verbose", false, "the services' own logs on the console too")
 	return cmd
 }

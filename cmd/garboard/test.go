@@ -14,6 +14,7 @@ import (
 
 	"garboard.local/builder"
 	"garboard.local/builder/component"
+	"garboard.local/builder/recipe"
 )
 
 func testCommand(g *global) *cobra.Command {
@@ -144,6 +145,7 @@ func (g *global) testNode(ctx context.Context, flags buildFlags, run string) err
 	if flags.output, err = filepath.Abs(flags.output); err != nil {
 		return err
 	}
+	flags.outputs = []string{string(recipe.Initramfs), string(recipe.Raw)}
 	results, err := flags.build(ctx, g, files)
 	if err != nil {
 		return err

@@ -105,13 +105,14 @@ func Later() []Mount {
 	}
 }
 
-// EtcOverlay returns the mounts that make /etc writable: the image's below, and
-// above it what was written, in dir (EtcDirs).
-func EtcOverlay(dir string) []Mount {
+// EtcOverlay returns the mounts that make /etc writable: the image's below, above
+// it further read-only layers, the topmost first, and above all what was written,
+// in dir (EtcDirs).
+func EtcOverlay(dir string, layers ...string) []Mount {
 	upper, work := EtcDirs(dir)
 	return []Mount{{
 		Source: "etc", Target: "/etc", Type: "overlay", Flags: nosuid | nodev,
-		Data: "lowerdir=/etc,upperdir=" + upper + ",workdir=" + work,
+		Data: "lowerdir=" + strings.Join(append(layers, "/etc"), ":") + ",upperdir=" + upper + ",workdir=" + work,
 	}}
 }
 

@@ -1,6 +1,7 @@
 // Package rootfs leads from the initramfs to the read-only root image: it loads
-// the few modules that takes, mounts the image through a loop device and makes
-// it the root, without copying it.
+// the few modules that takes, mounts the image (through a loop device if it lies in
+// the initramfs, otherwise from its partition) and makes it the root, without
+// copying it.
 package rootfs
 
 import (
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/u-root/u-root/pkg/kmodule"
@@ -16,8 +18,7 @@ import (
 	"garboard.local/init/mounts"
 )
 
-// Image is where the initramfs holds the root image; without it PID 1 is on its
-// root already.
+// Image is where the initramfs holds the root image, if it does.
 const Image = "/root.erofs"
 
 const newRoot = "/newroot"
@@ -48,9 +49,12 @@ func InInitramfs() bool {
 	return false
 }
 
-// LoadModules loads the modules named in dir/order, one file name a line, in
-// that order. A module that does not load may be built into the kernel, so the
-// errors are for whoever finds later that the root cannot be mounted.
+// LoadModules loads the modules named in dir/order, in that order: one a line, its
+// file's name and the names of those it needs. One whose device the machine does
+// not have (ENODEV) is none to speak of, and those that need it are left out, or
+// the kernel would list what they miss. A module that does not load may be built
+// into the kernel, so the errors are for whoever finds later that the root cannot
+// be mounted.
 func LoadModules(dir string, load func(path string) error) error {
 	b, err := os.ReadFile(filepath.Join(dir, "order"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -60,12 +64,26 @@ func LoadModules(dir string, load func(path string) error) error {
 		return err
 	}
 	var errs []error
-	for name := range strings.FieldsSeq(string(b)) {
+	absent := map[string]bool{}
+	for line := range strings.Lines(string(b)) {
+		names := strings.Fields(line)
+		if len(names) == 0 {
+			continue
+		}
+		name := names[0]
 		if name != filepath.Base(name) {
 			errs = append(errs, fmt.Errorf("%s/order: %q is not a file name", dir, name))
 			continue
 		}
-		if err := load(filepath.Join(dir, name)); err != nil {
+		if slices.ContainsFunc(names[1:], func(n string) bool { return absent[n] }) {
+			absent[name] = true
+			continue
+		}
+		err := load(filepath.Join(dir, name))
+		switch {
+		case errors.Is(err, unix.ENODEV):
+			absent[name] = true
+		case err != nil:
 			errs = append(errs, fmt.Errorf("load %s: %w", name, err))
 		}
 	}
@@ -127,9 +145,12 @@ func Attach(file string) (string, *os.File, error) {
 	return "", nil, fmt.Errorf("put %s behind a loop device: each one offered was taken by somebody else", file)
 }
 
-// Mount mounts the root image at the place it is switched to from.
+// Mount mounts the root image of the initramfs at the place it is switched to from.
 func Mount(sys mounts.Syscalls) error {
 	dev, keep, err := Attach(Image)
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w; the command line does not say where else the root image is (garboard.root=)", err)
+	}
 	if err != nil {
 		return err
 	}
