@@ -1,0 +1,110 @@
+package powercut
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// history is a disk at some time and all writes after it.
+type history struct {
+	base   string
+	writes []write
+}
+
+// Remember copies the disk, whose power is off, to the file base and keeps every
+// write from now on in memory, until Rewind.
+func (d *Disk) Remember(base string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := CopySparse(base, d.Path()); err != nil {
+		return fmt.Errorf("remember the disk: %w", err)
+	}
+	d.history = &history{base: base}
+	return nil
+}
+
+// Moment is how many writes there were since Remember.
+func (d *Disk) Moment() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.history == nil {
+		return 0
+	}
+	return len(d.history.writes)
+}
+
+// Rewind makes the disk, whose power is off, what it was at the moment: a disk
+// that answered all flushes since then without carrying them out. The history
+// ends here.
+func (d *Disk) Rewind(moment int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := d.history
+	if h == nil || moment < 0 || moment > len(h.writes) {
+		return fmt.Errorf("rewind the disk to write %d: that is not remembered", moment)
+	}
+	d.history, d.cache = nil, nil
+	f, err := os.Open(h.base)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for i, w := range h.writes {
+		if i >= moment {
+			if err := errors.Join(copyRange(d.stable, f, w.off, w.length), copyRange(d.seen, f, w.off, w.length)); err != nil {
+				return err
+			}
+		}
+	}
+	// The earlier ones again, since later ones had overwritten some of them.
+	for _, w := range h.writes[:moment] {
+		_, err1 := d.stable.WriteAt(w.bytes(), w.off)
+		_, err2 := d.seen.WriteAt(w.bytes(), w.off)
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CopySparse copies a file and leaves its holes holes (lseek(2), SEEK_DATA).
+func CopySparse(to, from string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	fi, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	dst, err := os.OpenFile(filepath.Clean(to), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	err = dst.Truncate(fi.Size())
+	for off := int64(0); err == nil && off < fi.Size(); {
+		var begin, end int64
+		begin, err = src.Seek(off, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) { // nothing but a hole behind off
+			err = nil
+			break
+		}
+		if err == nil {
+			end, err = src.Seek(begin, unix.SEEK_HOLE)
+		}
+		if err == nil {
+			_, err = io.Copy(io.NewOffsetWriter(dst, begin), io.NewSectionReader(src, begin, end-begin))
+		}
+		off = end
+	}
+	if err = errors.Join(err, dst.Close()); err != nil {
+		return fmt.Errorf("copy %s to %s: %w", from, to, err)
+	}
+	return nil
+}
