@@ -168,11 +168,14 @@ func TestTrip(t *testing.T) {
 	}
 }
 
-func TestRewind(t *testing.T) {
+func TestPast(t *testing.T) {
 	d := newDisk(t)
 	d.mustWrite(t, 1, 0, 4, false)
 	if _, err := d.Cut(All, rng(1)); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := d.Past(t.TempDir(), 0); err == nil {
+		t.Error("a past that was not remembered")
 	}
 	if err := d.Remember(filepath.Join(t.TempDir(), "base")); err != nil {
 		t.Fatal(err)
@@ -187,14 +190,20 @@ func TestRewind(t *testing.T) {
 	if _, err := d.Cut(All, rng(1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Rewind(moment); err != nil {
+	past, err := d.Past(t.TempDir(), moment)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := sectorsOf(t, d)[:10], []byte{1, 1, 2, 2, 2, 2, 0, 0, 0, 0}; !bytes.Equal(got, want) {
+	defer past.Close()
+	if got, want := sectorsOf(t, past)[:10], []byte{1, 1, 2, 2, 2, 2, 0, 0, 0, 0}; !bytes.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if err := d.Rewind(0); err == nil {
-		t.Error("a second rewind is accepted")
+	if got := sectorsOf(t, d)[:2]; !bytes.Equal(got, []byte{3, 3}) {
+		t.Errorf("the disk itself became %v", got)
+	}
+	d.Forget()
+	if _, err := d.Past(t.TempDir(), 0); err == nil {
+		t.Error("a past that was forgotten")
 	}
 }
 

@@ -17,7 +17,7 @@ type history struct {
 }
 
 // Remember copies the disk, whose power is off, to the file base and keeps every
-// write from now on in memory, until Rewind.
+// write from now on in memory, until Forget.
 func (d *Disk) Remember(base string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -26,6 +26,13 @@ func (d *Disk) Remember(base string) error {
 	}
 	d.history = &history{base: base}
 	return nil
+}
+
+// Forget ends what Remember began. The file stays.
+func (d *Disk) Forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.history = nil
 }
 
 // Moment is how many writes there were since Remember.
@@ -38,38 +45,32 @@ func (d *Disk) Moment() int {
 	return len(d.history.writes)
 }
 
-// Rewind makes the disk, whose power is off, what it was at the moment: a disk
-// that answered all flushes since then without carrying them out. The history
-// ends here.
-func (d *Disk) Rewind(moment int) error {
+// Past makes a disk in dir that is what this one was at the moment: what a disk
+// would hold that had answered all later flushes without carrying them out.
+func (d *Disk) Past(dir string, moment int) (*Disk, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := d.history
 	if h == nil || moment < 0 || moment > len(h.writes) {
-		return fmt.Errorf("rewind the disk to write %d: that is not remembered", moment)
+		return nil, fmt.Errorf("the disk as it was at write %d: that is not remembered", moment)
 	}
-	d.history, d.cache = nil, nil
-	f, err := os.Open(h.base)
+	past, err := Create(dir, d.size)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer f.Close()
-	for i, w := range h.writes {
-		if i >= moment {
-			if err := errors.Join(copyRange(d.stable, f, w.off, w.length), copyRange(d.seen, f, w.off, w.length)); err != nil {
-				return err
-			}
-		}
-	}
-	// The earlier ones again, since later ones had overwritten some of them.
+	err = CopySparse(past.Path(), h.base)
 	for _, w := range h.writes[:moment] {
-		_, err1 := d.stable.WriteAt(w.bytes(), w.off)
-		_, err2 := d.seen.WriteAt(w.bytes(), w.off)
-		if err := errors.Join(err1, err2); err != nil {
-			return err
+		if err == nil {
+			_, err = past.stable.WriteAt(w.bytes(), w.off)
 		}
 	}
-	return nil
+	if err == nil {
+		err = CopySparse(past.seen.Name(), past.Path())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the disk as it was at write %d: %w", moment, err), past.Close())
+	}
+	return past, nil
 }
 
 // CopySparse copies a file and leaves its holes holes (lseek(2), SEEK_DATA).
