@@ -20,7 +20,7 @@ import (
 
 func chaosCommand(g *global) *cobra.Command {
 	var flags buildFlags
-	var cuts int
+	var cuts, points int
 	var seed uint64
 	var lock string
 	cmd := &cobra.Command{
@@ -54,7 +54,7 @@ rounds with losses, are in OUTPUT/chaos-<arch>/rounds/.`,
 			if err != nil {
 				return err
 			}
-			o.Seed, o.Cuts = seed, cuts
+			o.Seed, o.Cuts, o.Points = seed, cuts, points
 			if lock != "" {
 				o.Around = func(context.Context) (func(), error) { return lockFile(lock) }
 			}
@@ -74,6 +74,7 @@ rounds with losses, are in OUTPUT/chaos-<arch>/rounds/.`,
 	}
 	flags.add(cmd)
 	cmd.Flags().IntVar(&cuts, "cuts", 20, "power cuts; kills and shutdowns come on top of them")
+	cmd.Flags().IntVar(&points, "points", 10, "of each boot, further moments: the disk that a cut then would have left is judged without a boot")
 	cmd.Flags().Uint64Var(&seed, "seed", 0, "what decides the moments; default: drawn, and printed")
 	cmd.Flags().StringVar(&lock, "lock", "", "hold a lock (flock) on this file during each boot, where other runs share the machine")
 	return cmd

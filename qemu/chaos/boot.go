@@ -32,6 +32,7 @@ type machine struct {
 	port   int // of the registry
 	// firstPull is the disk's moment when the last boot's first pull began.
 	firstPull int
+	stages    []stage
 	say       func(format string, args ...any)
 }
 
@@ -80,6 +81,7 @@ func (m *machine) run(ctx context.Context, r Round, log string) (err error) {
 	b := &boot{machine: m, round: r, lines: make(chan qemu.Line, 1<<16), events: map[string]int{}}
 	mm.Output = func(l qemu.Line) { b.lines <- l }
 	m.ledger.Boot(nonce)
+	m.firstPull, m.stages = 0, []stage{{0, m.ledger.copy()}}
 	m.disk.On()
 	if b.vm, err = mm.Start(ctx); err != nil {
 		m.disk.Freeze()
@@ -131,8 +133,12 @@ func (b *boot) follow(ctx context.Context) error {
 		now := &b.ledger.now
 		select {
 		case l := <-b.lines:
+			before := b.ledger.promises
 			b.ledger.Note(l)
 			b.count(l)
+			if b.ledger.promises != before {
+				b.stages = append(b.stages, stage{b.disk.Moment(), b.ledger.copy()})
+			}
 			if f := b.vm.Console.Fault(); f != nil {
 				if f.Kind == qemu.FaultEmulator {
 					b.say("%s: counted as a power cut", f.Kind)

@@ -21,6 +21,7 @@ type Ledger struct {
 	images    map[string]string // promised: IDs by name
 	pods      map[string]string // promised: images by pod
 	next      int               // the number of the first image that was never pulled
+	promises  int               // how often any of these changed
 
 	nonce   string
 	now     sighting
@@ -59,6 +60,7 @@ func (l *Ledger) copy() *Ledger {
 	c := NewLedger(l.Sum)
 	c.partition, c.next = l.partition, l.next
 	c.images, c.pods = maps.Clone(l.images), maps.Clone(l.pods)
+	c.promises = l.promises
 	return c
 }
 
@@ -106,6 +108,7 @@ func (l *Ledger) noteOwn(own string) {
 		l.now.fresh = true
 	case strings.HasPrefix(own, "data: /dev/") && strings.Contains(own, " on /var, "):
 		l.partition = true
+		l.promises++
 	case own == "shutdown: clean":
 		l.now.clean = true
 	}
@@ -118,6 +121,10 @@ func (l *Ledger) noteGuest(word string, args []string) {
 			return args[i]
 		}
 		return ""
+	}
+	switch word {
+	case "pulling", "pulled", "removing", "pod", "unpod":
+		l.promises++
 	}
 	switch word {
 	case "begin":

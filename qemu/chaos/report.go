@@ -61,8 +61,12 @@ func (r *Report) Write(w io.Writer) {
 		}
 	}
 	cuts := slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return !o.Kind.cut() })
-	fmt.Fprintf(w, "%d power cuts, %d rounds: %d lost; control (a disk that forgot what it had confirmed): %d seen\n",
-		len(cuts), len(r.Outcomes), r.Losses(), len(r.Control))
+	points := 0
+	for _, o := range r.Outcomes {
+		points += o.Points
+	}
+	fmt.Fprintf(w, "%d power cuts with the boot after each, %d further ones judged from outside, %d rounds: %d lost; control (a disk that forgot what it had confirmed): %d seen\n",
+		len(cuts), points, len(r.Outcomes), r.Losses(), len(r.Control))
 }
 
 // Err is nil if nothing was lost and the control saw its loss.

@@ -21,6 +21,7 @@ type Options struct {
 	Cuts    int    // power cuts
 	Dir     string // for consoles, and the disks of rounds that lost something
 	DiskMiB int64  // 1024
+	Points  int    // of each boot, further moments whose disk is judged from outside
 	// Around, if set, is called around each boot, for whoever has to share the
 	// machine; it returns what is called after it.
 	Around func(ctx context.Context) (func(), error)
@@ -34,6 +35,7 @@ type Outcome struct {
 	Ended        string // what happened to the disk, or how it went down
 	Stage        string // where the node was
 	Images, Pods int    // promised at the end
+	Points       int    // further cuts of the same boot, judged from outside
 	Losses       []string
 	Took         time.Duration
 }
@@ -125,14 +127,10 @@ func (r *runner) round(ctx context.Context, round Round) error {
 	if round.Kind == Look {
 		name += "-look"
 	}
-	base := filepath.Join(filepath.Dir(r.m.disk.Path()), "base.raw")
-	if round.Control {
-		if err := r.m.disk.Remember(base); err != nil {
-			return err
-		}
-		defer os.Remove(base)
-		defer r.m.disk.Forget()
+	if err := r.m.disk.Remember(filepath.Join(filepath.Dir(r.m.disk.Path()), "base.raw")); err != nil {
+		return err
 	}
+	defer r.m.disk.Forget()
 	if err := r.boot(ctx, r.m, round, name); err != nil {
 		return err
 	}
@@ -160,6 +158,11 @@ func (r *runner) round(ctx context.Context, round Round) error {
 			return err
 		}
 	}
+	points, lost, err := r.points(ctx, round, name)
+	if err != nil {
+		return err
+	}
+	out.Points, out.Losses = points, append(out.Losses, lost...)
 	if len(out.Losses) > 0 {
 		kept := filepath.Join(r.Dir, name+".raw")
 		if err := powercut.CopySparse(kept, r.m.disk.Path()); err != nil {
@@ -198,7 +201,7 @@ func (r *runner) control(ctx context.Context, round Round) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	past, err := r.m.disk.Past(dir, r.m.firstPull)
+	past, _, err := r.m.disk.Past(dir, r.m.firstPull, powercut.All, round.source())
 	if err != nil {
 		return err
 	}

@@ -168,7 +168,7 @@ func (d *Disk) WriteAt(p []byte, off int64, fua bool) error {
 	}
 	d.cache = append(d.cache, w)
 	if d.history != nil {
-		d.history.writes = append(d.history.writes, w)
+		d.history.events = append(d.history.events, event{write: w, fua: fua})
 	}
 	if d.stats.Writes == d.trip {
 		d.on = false
@@ -222,6 +222,9 @@ func (d *Disk) Flush() error {
 		return ErrOff
 	}
 	d.stats.Flushes++
+	if d.history != nil {
+		d.history.events = append(d.history.events, event{flush: true})
+	}
 	return d.drain()
 }
 

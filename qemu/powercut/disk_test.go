@@ -174,7 +174,7 @@ func TestPast(t *testing.T) {
 	if _, err := d.Cut(All, rng(1)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Past(t.TempDir(), 0); err == nil {
+	if _, _, err := d.Past(t.TempDir(), 0, All, rng(1)); err == nil {
 		t.Error("a past that was not remembered")
 	}
 	if err := d.Remember(filepath.Join(t.TempDir(), "base")); err != nil {
@@ -190,19 +190,31 @@ func TestPast(t *testing.T) {
 	if _, err := d.Cut(All, rng(1)); err != nil {
 		t.Fatal(err)
 	}
-	past, err := d.Past(t.TempDir(), moment)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer past.Close()
-	if got, want := sectorsOf(t, past)[:10], []byte{1, 1, 2, 2, 2, 2, 0, 0, 0, 0}; !bytes.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+	for _, tt := range []struct {
+		moment int
+		model  Model
+		want   []byte
+	}{
+		{moment, All, []byte{1, 1, 2, 2, 2, 2, 0, 0, 0, 0}},
+		{moment, Nothing, []byte{1, 1, 1, 1, 0, 0, 0, 0, 0, 0}},
+		{moment + 1, Nothing, []byte{1, 1, 2, 2, 2, 2, 0, 0, 0, 0}}, // flushed
+		{moment + 2, Nothing, []byte{3, 3, 3, 3, 3, 3, 3, 3, 3, 3}}, // forced
+		{0, All, []byte{1, 1, 1, 1, 0, 0, 0, 0, 0, 0}},
+	} {
+		past, _, err := d.Past(t.TempDir(), tt.moment, tt.model, rng(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer past.Close()
+		if got := sectorsOf(t, past)[:10]; !bytes.Equal(got, tt.want) {
+			t.Errorf("at %d, %s: got %v, want %v", tt.moment, tt.model, got, tt.want)
+		}
 	}
 	if got := sectorsOf(t, d)[:2]; !bytes.Equal(got, []byte{3, 3}) {
 		t.Errorf("the disk itself became %v", got)
 	}
 	d.Forget()
-	if _, err := d.Past(t.TempDir(), 0); err == nil {
+	if _, _, err := d.Past(t.TempDir(), 0, All, rng(1)); err == nil {
 		t.Error("a past that was forgotten")
 	}
 }

@@ -4,20 +4,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
 
-// history is a disk at some time and all writes after it.
+// history is a disk at some time and all it was asked for after that.
 type history struct {
 	base   string
-	writes []write
+	events []event
+}
+
+// event is a write or a flush.
+type event struct {
+	write
+	fua, flush bool
 }
 
 // Remember copies the disk, whose power is off, to the file base and keeps every
-// write from now on in memory, until Forget.
+// write and flush from now on in memory, until Forget.
 func (d *Disk) Remember(base string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -35,42 +42,47 @@ func (d *Disk) Forget() {
 	d.history = nil
 }
 
-// Moment is how many writes there were since Remember.
+// Moment is how many writes and flushes there were since Remember.
 func (d *Disk) Moment() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.history == nil {
 		return 0
 	}
-	return len(d.history.writes)
+	return len(d.history.events)
 }
 
-// Past makes a disk in dir that is what this one was at the moment: what a disk
-// would hold that had answered all later flushes without carrying them out.
-func (d *Disk) Past(dir string, moment int) (*Disk, error) {
+// Past makes a disk in dir that is what this one would be, had its power gone at
+// the moment.
+func (d *Disk) Past(dir string, moment int, m Model, r *rand.Rand) (past *Disk, s Survival, err error) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	h := d.history
-	if h == nil || moment < 0 || moment > len(h.writes) {
-		return nil, fmt.Errorf("the disk as it was at write %d: that is not remembered", moment)
+	d.mu.Unlock()
+	if h == nil || moment < 0 || moment > len(h.events) {
+		return nil, s, fmt.Errorf("the disk as it was at request %d: that is not remembered", moment)
 	}
-	past, err := Create(dir, d.size)
-	if err != nil {
-		return nil, err
+	if past, err = Create(dir, d.size); err != nil {
+		return nil, s, err
 	}
-	err = CopySparse(past.Path(), h.base)
-	for _, w := range h.writes[:moment] {
-		if err == nil {
-			_, err = past.stable.WriteAt(w.bytes(), w.off)
+	err = errors.Join(CopySparse(past.Path(), h.base), CopySparse(past.seen.Name(), h.base))
+	past.On()
+	for _, e := range h.events[:moment] {
+		if err != nil {
+			break
+		}
+		if e.flush {
+			err = past.Flush()
+		} else {
+			err = past.WriteAt(e.bytes(), e.off, e.fua)
 		}
 	}
 	if err == nil {
-		err = CopySparse(past.seen.Name(), past.Path())
+		s, err = past.Cut(m, r)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the disk as it was at write %d: %w", moment, err), past.Close())
+		return nil, s, errors.Join(fmt.Errorf("the disk as it was at request %d: %w", moment, err), past.Close())
 	}
-	return past, nil
+	return past, s, nil
 }
 
 // CopySparse copies a file and leaves its holes holes (lseek(2), SEEK_DATA).
