@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
@@ -77,7 +78,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			return report(), fmt.Errorf("round %d (%s): %w", round.Number, round.Kind, err)
 		}
 		if last := i == len(plan)-1; last || plan[i+1].NewDisk {
-			look := Round{Number: round.Number, Kind: Look}
+			look := Round{Number: round.Number, Kind: Look, random: rand.New(rand.NewPCG(o.Seed, uint64(round.Number)<<32))}
 			if err := r.round(ctx, look); err != nil {
 				return report(), fmt.Errorf("last look after round %d: %w", round.Number, err)
 			}
