@@ -10,7 +10,7 @@ ARGS ?=
 GARBOARD = $(GO) run ./cmd/garboard
 
 .DEFAULT_GOAL := help
-.PHONY: help build run check test test-full bench lock fuzz clean
+.PHONY: help build run check test test-full chaos bench lock fuzz clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -37,6 +37,10 @@ test: check ## all tests: unit, patched components, nodes booted in QEMU
 
 test-full: test fuzz ## make test, then what CI has no time for: longer fuzzing, both architectures, the small setting
 	bin/garboard build $(RECIPE) --arch all --small
+
+N ?= 20
+chaos: bin/garboard ## N power cuts (20) at random moments, with kills and shutdowns among them; prints what was lost
+	bin/garboard chaos --cuts $(N) --arch $(ARCH) $(ARGS)
 
 bench: bin/garboard ## measure boots, sizes and builds (docs/benchmarks.md)
 	bin/garboard bench --arch $(ARCH) $(ARGS)

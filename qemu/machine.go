@@ -30,6 +30,8 @@ type Machine struct {
 	CPUs      int // 2
 	Disks     []Disk
 	Forwards  []Forward
+	// NoNetwork leaves the machine without a network card.
+	NoNetwork bool
 	// Firmware is a UEFI image for -bios. On arm64 one is needed for the power
 	// button (ACPI), also when a kernel is given; Start takes the tool's own.
 	Firmware string
@@ -44,7 +46,7 @@ type Machine struct {
 
 // Disk is a virtio block device.
 type Disk struct {
-	Path     string
+	Path     string // or a URL that QEMU knows, as package powercut has them
 	Format   string // "raw" if empty
 	ReadOnly bool
 	Snapshot bool // writes are thrown away at the end
@@ -153,7 +155,9 @@ func (m Machine) args(accel accelChoice, qmpPath string) []string {
 	for _, f := range m.Forwards {
 		netdev += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-:%d", f.Host, f.Guest)
 	}
-	add("-netdev", netdev, "-device", "virtio-net-pci,netdev=net0,romfile=")
+	if !m.NoNetwork {
+		add("-netdev", netdev, "-device", "virtio-net-pci,netdev=net0,romfile=")
+	}
 	add("-device", "virtio-rng-pci")
 	for i, d := range m.Disks {
 		format := d.Format

@@ -1,0 +1,69 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"garboard.local/qemu/powercut"
+)
+
+// Command makes the command that runs a host tool by its name, such as e2fsck.
+type Command func(ctx context.Context, tool string, args ...string) *exec.Cmd
+
+// partitionStart is where the data partition begins on a disk that the node
+// itself divided, in bytes.
+const partitionStart = 1 << 20
+
+// judgeFileSystem has e2fsck say what it thinks of a disk without power. After a
+// power cut the journal is replayed first, on a copy, as the node does it at
+// boot; what is left must be clean. After a shutdown there must be nothing to
+// replay.
+func judgeFileSystem(ctx context.Context, cmd Command, disk, scratch string, cut bool) error {
+	if err := powercut.CopySparse(scratch, disk); err != nil {
+		return err
+	}
+	defer os.Remove(scratch)
+	at := fmt.Sprintf("%s?offset=%d", scratch, partitionStart)
+	if cut {
+		if status, out, err := run(cmd(ctx, "e2fsck", "-p", at)); err != nil {
+			return err
+		} else if status != 0 && status != 1 { // e2fsck(8): 1 = errors corrected
+			return lossError(fmt.Sprintf("file system: e2fsck -p, exit status %d: %s", status, out))
+		}
+	}
+	status, out, err := run(cmd(ctx, "e2fsck", "-fn", at))
+	switch {
+	case err != nil:
+		return err
+	case status != 0:
+		return lossError(fmt.Sprintf("file system: e2fsck -fn, exit status %d: %s", status, out))
+	case !cut && strings.Contains(out, "recover"):
+		return lossError("file system: was not unmounted by the shutdown: " + out)
+	}
+	return nil
+}
+
+// lossError is a finding, not a failure of the harness.
+type lossError string
+
+func (e lossError) Error() string { return string(e) }
+
+func run(cmd *exec.Cmd) (status int, out string, err error) {
+	b, err := cmd.CombinedOutput()
+	out = strings.Join(strings.Fields(string(b)), " ")
+	if len(out) > 600 {
+		out = out[:600] + " ..."
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Exited() {
+		return exit.ExitCode(), out, nil
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, out)
+	}
+	return 0, out, err
+}
