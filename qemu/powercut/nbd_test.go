@@ -18,7 +18,12 @@ type client struct {
 
 func (c client) send(values ...any) {
 	c.t.Helper()
-	if err := put(c, values...); err != nil {
+	var b bytes.Buffer
+	if err := put(&b, values...); err != nil {
+		c.t.Fatal(err)
+	}
+	// In one piece: a disk without power hangs up as soon as it has read it.
+	if _, err := c.Write(b.Bytes()); err != nil {
 		c.t.Fatal(err)
 	}
 }
