@@ -247,7 +247,7 @@ func (b *build) writeRoot(ctx context.Context) (err error) {
 }
 
 func (b *build) writeInitramfs(ctx context.Context) (err error) {
-	if b.early, err = b.earlyTree(b.kernel.Boot); err != nil {
+	if b.early, err = b.earlyTree(b.kernel.Boot, b.kernel.File); err != nil {
 		return err
 	}
 	t := b.Progress.Start("write", fmt.Sprintf("initramfs of %s %s", b.recipe.Name, b.arch), 0)
@@ -258,10 +258,10 @@ func (b *build) writeInitramfs(ctx context.Context) (err error) {
 }
 
 // earlyTree is what lies in an initramfs beside a root image.
-func (b *build) earlyTree(modules []kernel.Module) (*rootfs.Tree, error) {
+func (b *build) earlyTree(modules []kernel.Module, file func(string) string) (*rootfs.Tree, error) {
 	var mods []image.BootModule
 	for _, m := range modules {
-		mods = append(mods, image.BootModule{Name: m.Name, File: b.kernel.File(m.File), Reason: m.Reason, Needs: m.Needs})
+		mods = append(mods, image.BootModule{Name: m.Name, File: file(m.File), Reason: m.Reason, Needs: m.Needs})
 	}
 	o := b.own["init"]
 	init, err := rootfs.FromFile("/init", 0o755, o.Path, o.SHA256, "garboard "+initProgram, "PID 1; answers as modprobe and pinns too")

@@ -168,7 +168,7 @@ func (b *build) disk(ctx context.Context) (string, error) {
 // diskUKI makes a UKI whose initramfs holds PID 1 and drivers, but no root image:
 // that lies in a partition, and the command line says in which.
 func (b *build) diskUKI(ctx context.Context) (string, error) {
-	early, err := b.earlyTree(b.kernel.Disks)
+	early, err := b.earlyTree(b.kernel.Disks, b.kernel.DiskFile)
 	if err != nil {
 		return "", err
 	}

@@ -26,7 +26,7 @@ type Kernel struct {
 	Version string   `json:"version"` // uname -r
 	Package string   `json:"package"` // "linux-image-6.12... 6.12.1-1", for the manifest
 	Boot    []Module `json:"boot"`    // in the order in which they must be loaded
-	Disks   []Module `json:"disks"`   // Boot, and the drivers of disks
+	Disks   []Module `json:"disks"`   // Boot, and the drivers of disks; see DiskFile
 	Load    []string `json:"load"`    // names, for PID 1 at every boot
 	Modules []Module `json:"modules"` // every module in the root image
 	Index   []string `json:"index"`   // file names beside the modules that depmod made
@@ -41,6 +41,9 @@ func (k *Kernel) Vmlinuz() string { return filepath.Join(k.Dir, "vmlinuz") }
 func (k *Kernel) File(rel string) string {
 	return filepath.Join(k.Dir, "lib/modules", k.Version, rel)
 }
+
+// DiskFile is the path on the build host of a module of Disks.
+func (k *Kernel) DiskFile(rel string) string { return filepath.Join(k.Dir, "disks", rel) }
 
 var imageRE = regexp.MustCompile(`^linux-image-[0-9]`)
 
@@ -69,7 +72,7 @@ func Prepare(ctx context.Context, st *store.Store, run Run, toolKey string, deb 
 	if err != nil {
 		return nil, err
 	}
-	key := store.Key("kernel 4", deb.SHA256, toolKey, required, string(wantKey))
+	key := store.Key("kernel 5", deb.SHA256, toolKey, required, string(wantKey))
 	dir, _, err := st.Action(ctx, key, func(ctx context.Context, dir string) error {
 		if err := prepare(ctx, dir, run, files, deb, want); err != nil {
 			return fmt.Errorf("kernel %s: %w", deb.Name, err)
@@ -131,7 +134,7 @@ func prepare(ctx context.Context, dir string, run Run, files *debian.Contents, d
 		k.Load = append(k.Load, m.Name)
 	}
 	// Boot modules are in the root image too: the kernel may ask for one again.
-	wanted := slices.Concat(want.Boot, want.Disks, want.Load, want.Available)
+	wanted := slices.Concat(want.Boot, want.Load, want.Available)
 	if k.Modules, err = x.closure(wanted); err != nil {
 		return err
 	}
@@ -149,6 +152,11 @@ func prepare(ctx context.Context, dir string, run Run, files *debian.Contents, d
 	}
 	if err := depmod(ctx, run, dir, k.Version); err != nil {
 		return err
+	}
+	for _, m := range k.Disks { // after depmod, which must not count on them
+		if err := unpack(all[m.packed], m.packed, k.DiskFile(m.File)); err != nil {
+			return fmt.Errorf("module %s: %w", m.Name, err)
+		}
 	}
 	k.Index = []string{"modules.dep", "modules.alias", "modules.softdep", "modules.builtin", "modules.builtin.modinfo"}
 	b, err := json.MarshalIndent(k, "", " ")

@@ -62,8 +62,8 @@ type Kernel struct {
 	// Boot modules lie in the initramfs: what is needed to reach the root image.
 	Boot []Module `yaml:"boot,omitempty" json:"boot,omitempty"`
 	// Disks modules lie in the initramfs of disk images whose root image is read from
-	// the disk, beside those of boot: the drivers of disks. In the root image, they
-	// are like those of available.
+	// the disk, beside those of boot: the drivers of disks. They are in the root image
+	// only if another list has them.
 	Disks []Module `yaml:"disks,omitempty" json:"disks,omitempty"`
 	// Load modules are loaded by PID 1 at every boot, in this order.
 	Load []Module `yaml:"load,omitempty" json:"load,omitempty"`
