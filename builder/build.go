@@ -64,6 +64,8 @@ type build struct {
 	initrd   string // initramfs
 	cached   bool   // the root image and the initramfs were there
 	artefact []report.Artefact
+	packages []report.Package // of which something is in the image
+	programs []report.Program // compiled for it
 }
 
 // step is a part of the build; those of one stage run at the same time.
@@ -88,6 +90,7 @@ var stages = [][]step{
 	{{"assemble the root image", (*build).assemble}},
 	{{"write the root image", (*build).writeRoot}},
 	{{"write the initramfs", (*build).writeInitramfs}},
+	{{"list what is in the image", (*build).listIngredients}},
 	{{"write the artefacts", (*build).writeArtefacts}},
 }
 

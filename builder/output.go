@@ -26,7 +26,7 @@ const (
 // or not at all, and one that is right already is left alone.
 func (b *build) writeArtefacts(ctx context.Context) error {
 	cmdline := strings.Join(b.recipe.Cmdline, " ") + "\n"
-	manifest, err := b.manifest(strings.TrimSpace(cmdline))
+	manifest, sbom, err := b.reports(strings.TrimSpace(cmdline))
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (b *build) writeArtefacts(ctx context.Context) error {
 		for _, f := range []struct {
 			name string
 			body []byte
-		}{{CmdlineName, []byte(cmdline)}, {report.ManifestName, manifest}, {lock.FileName, used}} {
+		}{{CmdlineName, []byte(cmdline)}, {report.ManifestName, manifest}, {report.SBOMName, sbom}, {lock.FileName, used}} {
 			if err := b.placeBytes(dir, f.name, f.body); err != nil {
 				return fmt.Errorf("output: %w", err)
 			}
@@ -57,16 +57,21 @@ func (b *build) writeArtefacts(ctx context.Context) error {
 	})
 }
 
-func (b *build) manifest(cmdline string) ([]byte, error) {
+// reports are the manifest and the bill of materials.
+func (b *build) reports(cmdline string) (manifest, sbom []byte, err error) {
 	c := image.Fast
 	if b.Small {
 		c = image.Small
 	}
 	m := report.Manifest{
-		Recipe: b.recipe.Name, Arch: b.arch, Compression: c.Name, Kernel: b.kernel.Version, Cmdline: cmdline,
-		Root: b.tree.Entries(), Early: b.early.Entries(),
+		Recipe: b.recipe.Name, Arch: b.arch, Compression: c.Name, Kernel: b.kernel.Version, Cmdline: cmdline, Time: b.epoch,
+		Packages: b.packages, Programs: b.programs, Root: b.tree.Entries(), Early: b.early.Entries(),
 	}
-	return m.JSON()
+	if manifest, err = m.JSON(); err != nil {
+		return nil, nil, err
+	}
+	sbom, err = m.SBOM()
+	return manifest, sbom, err
 }
 
 // place copies a file of the store to the output.
