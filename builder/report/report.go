@@ -103,3 +103,26 @@ type Origin struct {
 	Files int    `json:"files"`
 	Bytes int64  `json:"bytes"`
 }
+
+// ReadSums reads the SHA256SUMS of an output directory; sizes are those of the
+// files that are there, -1 where one is not.
+func ReadSums(dir string) ([]Artefact, error) {
+	file := filepath.Join(dir, SumsName)
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w; `garboard build` writes it", err)
+	}
+	var out []Artefact
+	for i, line := range strings.Split(strings.TrimSuffix(string(b), "\n"), "\n") {
+		sum, name, ok := strings.Cut(line, "  ")
+		if !ok || len(sum) != 64 || name == "" || name != filepath.Base(name) {
+			return nil, fmt.Errorf("%s:%d: not a line of sha256sum(1): %q", file, i+1, line)
+		}
+		a := Artefact{Name: name, SHA256: sum, Size: -1}
+		if fi, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			a.Size = fi.Size()
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}

@@ -86,6 +86,9 @@ func (b *buildFlags) build(ctx context.Context, g *global, recipes []string) ([]
 	if o.Lock == nil {
 		return nil, fmt.Errorf("there is no %s in %s; `garboard lock` makes it", lock.FileName, o.Root)
 	}
+	if _, err := cacheLimit(os.Getenv(limitEnv)); err != nil {
+		return nil, err
+	}
 	if b.gone != "error" && b.gone != "update" {
 		return nil, usageError{fmt.Errorf("--gone %q: known are error and update", b.gone)}
 	}
@@ -109,7 +112,7 @@ func (b *buildFlags) build(ctx context.Context, g *global, recipes []string) ([]
 			out = append(out, res)
 		}
 	}
-	return out, nil
+	return out, tidy(ctx, o)
 }
 
 func printResult(w io.Writer, r *builder.Result) {

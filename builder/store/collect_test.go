@@ -1,0 +1,387 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// aged makes a result and a time of last use.
+func aged(t *testing.T, s *Store, key string, bytes int, age time.Duration) string {
+	t.Helper()
+	dir, _, err := s.Action(context.Background(), key, func(_ context.Context, dir string) error {
+		return os.WriteFile(filepath.Join(dir, "out"), make([]byte, bytes), 0o644)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now().Add(-age)
+	if err := os.Chtimes(dir, at, at); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// reopened is the store as a later process finds it.
+func reopened(t *testing.T, s *Store) *Store {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(s.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func there(path string) bool { _, err := os.Stat(path); return err == nil }
+
+func TestCollectTakesTheOldestFirst(t *testing.T) {
+	s := open(t)
+	old := aged(t, s, "old", 64<<10, 3*time.Hour)
+	mid := aged(t, s, "mid", 64<<10, 2*time.Hour)
+	young := aged(t, s, "new", 64<<10, time.Hour)
+	s = reopened(t, s)
+	u, err := s.Usage()
+	if err != nil || u.Actions != 3 || u.Leases != 1 || u.Bytes < 3*64<<10 {
+		t.Fatalf("usage %+v, %v", u, err)
+	}
+	c, err := s.Collect(context.Background(), u.Bytes*2/3, 0)
+	if err != nil || c.Removed != 1 || there(old) || !there(mid) || !there(young) || c.Left+c.Freed != u.Bytes {
+		t.Errorf("to two thirds: %+v, %v; old %t, mid %t, young %t", c, err, there(old), there(mid), there(young))
+	}
+	// Using what is oldest now makes it the youngest.
+	if _, hit, err := s.Action(context.Background(), "mid", nil); !hit || err != nil {
+		t.Fatalf("found %t, %v", hit, err)
+	}
+	if c, err = s.Collect(context.Background(), 0, 0); err != nil || !there(mid) || there(young) || c.InUse == 0 {
+		t.Errorf("to nothing: %+v, %v: mid, which this process used, is there: %t; young: %t", c, err, there(mid), there(young))
+	}
+	s = reopened(t, s)
+	if err := os.Chtimes(mid, time.Now().Add(-time.Minute), time.Now().Add(-time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if c, err = s.Collect(context.Background(), 0, time.Hour); err != nil || c.Removed != 0 {
+		t.Errorf("younger than the age that is kept: %+v, %v", c, err)
+	}
+	if c, err = s.Collect(context.Background(), 0, 0); err != nil || there(mid) || c.Left != 0 {
+		t.Errorf("nobody uses it any more: %+v, %v", c, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.Dir(), "sizes", "*")); len(left) > 0 {
+		t.Errorf("sizes of what is gone: %v", left)
+	}
+}
+
+func TestCollectSparesWhatAnotherProcessUses(t *testing.T) {
+	a := open(t)
+	dir := aged(t, a, "k", 10, time.Hour)
+	blob, _, err := a.Put(strings.NewReader("abc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(a.Blob(blob), time.Now().Add(-time.Hour), time.Now().Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	a = reopened(t, a)
+	b, err := Open(a.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, hit, err := a.Action(context.Background(), "k", nil); !hit || err != nil || !a.Has(blob) {
+		t.Fatal(hit, err)
+	}
+	if c, err := b.Collect(context.Background(), 0, 0); err != nil || !there(dir) || !b.Has(blob) {
+		t.Errorf("%+v, %v: what another process uses is gone", c, err)
+	}
+	// The clock set back does not age what is used.
+	a.lease.since = time.Now().Add(time.Hour)
+	if err := a.touch(dir); err != nil {
+		t.Fatal(err)
+	}
+	if fi, err := os.Stat(dir); err != nil || fi.ModTime().Before(time.Now()) {
+		t.Errorf("marked at %v, before its lease began", fi.ModTime())
+	}
+}
+
+func TestCollectSweepsWhatTheDeadLeft(t *testing.T) {
+	s := open(t)
+	for name, old := range map[string]bool{
+		"1700000000000000000.deadbeef00-action-1": false, "1700000000000000000.deadbeef00-blob-2": false, "action-of-an-old-version": true,
+		"fetch-0123": true,
+	} {
+		p := filepath.Join(s.Dir(), "tmp", name)
+		if err := os.WriteFile(p, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if old {
+			if err := os.Chtimes(p, time.Now().Add(-2*partialAge), time.Now().Add(-2*partialAge)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	keep := []string{"fetch-4567", s.lease.name + "-action-3"}
+	for _, n := range keep {
+		if err := os.WriteFile(filepath.Join(s.Dir(), "tmp", n), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unlock, err := s.Lock(context.Background(), "taken")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.Dir(), "locks", "free"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Collect(context.Background(), 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range leftovers(t, s) {
+		names = append(names, filepath.Base(p))
+	}
+	slices.Sort(keep)
+	if !slices.Equal(names, keep) {
+		t.Errorf("tmp holds %q, want %q", names, keep)
+	}
+	if there(filepath.Join(s.Dir(), "locks", "free")) || !there(filepath.Join(s.Dir(), "locks", "taken")) {
+		t.Error("the lock file that nobody holds stays, or the one that is held is gone")
+	}
+	unlock()
+}
+
+// TestLockIsOneThroughItsRemoval has many take and give a lock while its file
+// is removed under them.
+func TestLockIsOneThroughItsRemoval(t *testing.T) {
+	s := open(t)
+	ctx, stop := context.WithCancel(context.Background())
+	var holders, count int
+	var mu sync.Mutex
+	var wg, sweeper sync.WaitGroup
+	sweeper.Go(func() {
+		for ctx.Err() == nil {
+			if err := s.sweep(map[string]time.Time{s.lease.name: s.lease.since}); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 4 {
+		wg.Go(func() {
+			for range 20 {
+				unlock, err := s.Lock(context.Background(), "x")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if holders++; holders != 1 {
+					t.Errorf("%d hold the lock", holders)
+				}
+				count++
+				mu.Unlock()
+				time.Sleep(time.Millisecond)
+				mu.Lock()
+				holders--
+				mu.Unlock()
+				unlock()
+			}
+		})
+	}
+	wg.Wait()
+	stop()
+	sweeper.Wait()
+	if count != 80 {
+		t.Errorf("taken %d times", count)
+	}
+}
+
+const childEnv = "GARBOARD_STORE_ROLE"
+
+// TestCollectAmongBuildsThatAreKilled runs builds and collectors of one store as
+// processes and kills them at random. No build ever misses a result that it was
+// given, and finds each as it was made.
+func TestCollectAmongBuildsThatAreKilled(t *testing.T) {
+	switch os.Getenv(childEnv) {
+	case "build":
+		buildChild(false)
+	case "careless":
+		buildChild(true)
+	case "collect":
+		collectChild()
+	}
+	s := open(t)
+	s.Close() // this process uses nothing
+	removed, err := storm(s, "build", 120)
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d results were removed meanwhile", removed)
+	// All are dead: one collector cleans up and leaves nothing.
+	if s, err = Open(s.Dir()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Collect(context.Background(), 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if left := leftovers(t, s); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if n, err := leases(s.Dir()); err != nil || len(n) != 1 {
+		t.Errorf("leases %v, %v; want only this process's", n, err)
+	}
+
+	// The storm can find a fault: a build whose lease is lost is noticed.
+	s = open(t)
+	s.Close()
+	if _, err := storm(s, "careless", 40); err == nil {
+		t.Error("builds without a lease miss nothing: this test could not fail")
+	} else {
+		t.Logf("without a lease: %v", err)
+	}
+}
+
+// storm starts processes, some at a time, and kills those that are builds or
+// collectors some moment after they began. It ends when one finds the store
+// wrong, with what that one said, and counts what collectors removed.
+func storm(s *Store, role string, starts int) (removed int, fault error) {
+	var mu sync.Mutex
+	queue := make(chan string)
+	var wg sync.WaitGroup
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	for range 4 {
+		wg.Go(func() {
+			for role := range queue {
+				n, err := runChild(ctx, s, role)
+				mu.Lock()
+				removed += n
+				if err != nil && ctx.Err() == nil {
+					fault = err
+					stop()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for i := 0; i < starts && ctx.Err() == nil; i++ {
+		next := role
+		if i%3 == 2 {
+			next = "collect"
+		}
+		queue <- next
+	}
+	close(queue)
+	wg.Wait()
+	return removed, fault
+}
+
+func runChild(ctx context.Context, s *Store, role string) (removed int, err error) {
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestCollectAmongBuildsThatAreKilled$")
+	cmd.Env = append(os.Environ(), childEnv+"="+role, "GARBOARD_STORE_CHILD="+s.Dir())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	lines := bufio.NewScanner(out)
+	var last string
+	for lines.Scan() {
+		switch last = lines.Text(); last {
+		case "begins":
+			if role != "careless" {
+				timer := time.AfterFunc(time.Duration(rand.IntN(120))*time.Millisecond, func() { cmd.Process.Kill() })
+				defer timer.Stop()
+			}
+		case "removed":
+			removed++
+		}
+	}
+	cmd.Wait()
+	if cmd.ProcessState.ExitCode() == 3 {
+		return removed, errors.New(last)
+	}
+	return removed, nil
+}
+
+// buildChild asks for some results at random, again and again, and looks at all
+// that it was given each time.
+func buildChild(careless bool) {
+	s := openChild()
+	life := 100 * time.Millisecond
+	if careless {
+		life = time.Minute
+	}
+	mine := rand.Perm(40)[:4]
+	got := map[string]string{}
+	for end := time.Now().Add(life); time.Now().Before(end); {
+		key := fmt.Sprint("k", mine[rand.IntN(len(mine))])
+		dir, _, err := s.Action(context.Background(), key, func(_ context.Context, dir string) error {
+			for i := range 3 {
+				if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte(strings.Repeat(key, 2000)), 0o644); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			die(err)
+		}
+		got[key] = dir
+		for key, dir := range got {
+			for i := range 3 {
+				if b, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(i))); err != nil || string(b) != strings.Repeat(key, 2000) {
+					die(fmt.Errorf("result %s, file %d: missing or wrong: %d bytes, %w", key, i, len(b), err))
+				}
+			}
+		}
+		if careless { // as after the hours of a long build: only a lease would say that they are used
+			if len(got) == len(mine) {
+				s.Close()
+			}
+			for _, dir := range got {
+				os.Chtimes(dir, time.Now().Add(-time.Hour), time.Now().Add(-time.Hour))
+			}
+		}
+	}
+	os.Exit(0)
+}
+
+func collectChild() {
+	s := openChild()
+	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
+		c, err := s.Collect(context.Background(), 0, 0)
+		if err != nil {
+			die(err)
+		}
+		fmt.Print(strings.Repeat("removed\n", c.Removed))
+	}
+	os.Exit(0)
+}
+
+func openChild() *Store {
+	s, err := Open(os.Getenv("GARBOARD_STORE_CHILD"))
+	if err != nil {
+		die(err)
+	}
+	s.slack = 0
+	fmt.Println("begins")
+	return s
+}
+
+func die(err error) {
+	fmt.Println(err)
+	os.Exit(3)
+}
