@@ -119,3 +119,9 @@ func removeFile(path string) error {
 	}
 	return nil
 }
+
+// Scratch makes a directory of this process's own on the store's file system.
+// Collect removes it when the process is no more.
+func (s *Store) Scratch(name string) (string, error) {
+	return os.MkdirTemp(filepath.Join(s.dir, "tmp"), s.lease.name+"-"+name+"-")
+}
