@@ -40,6 +40,9 @@ func (b *build) writeArtefacts(ctx context.Context) error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("output: %w", err)
 		}
+		if err := sweepLeftovers(dir); err != nil {
+			return fmt.Errorf("output: %w", err)
+		}
 		for _, f := range []struct{ name, from string }{{KernelName, b.kernel.Vmlinuz()}, {InitramfsName, b.initrd}} {
 			if err := b.place(ctx, dir, f.name, f.from); err != nil {
 				return fmt.Errorf("output: %w", err)

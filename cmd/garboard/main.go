@@ -45,6 +45,9 @@ func Main(args []string) int {
 		return exitFailed
 	}
 	fmt.Fprintf(os.Stderr, "garboard: %v\n", err)
+	if h := hint(err); h != "" {
+		fmt.Fprintf(os.Stderr, "garboard: %s\n", h)
+	}
 	return exitFailed
 }
 
