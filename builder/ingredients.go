@@ -76,6 +76,13 @@ func (b *build) listPackages(ctx context.Context) error {
 			Licence: expression(terms), LicenceFrom: string(terms.Source), Copyleft: terms.Copyleft(),
 			Files: shares[name].files, Bytes: shares[name].bytes,
 		}
+		using, err := debian.BuiltUsing(b.Store, d)
+		if err != nil {
+			return err
+		}
+		for _, src := range using {
+			p.BuiltUsing = append(p.BuiltUsing, src.String())
+		}
 		for _, on := range d.Depends {
 			if shares[on] != nil {
 				p.Depends = append(p.Depends, on)

@@ -7,9 +7,10 @@ type Package struct {
 	Arch          string   `json:"arch"` // amd64, arm64 or all
 	Source        string   `json:"source"`
 	SourceVersion string   `json:"sourceVersion"`
-	SHA256        string   `json:"sha256"`  // of the .deb
-	File          string   `json:"file"`    // path below the mirror
-	Archive       string   `json:"archive"` // debian or debian-security
+	BuiltUsing    []string `json:"builtUsing,omitempty"` // further sources it was built from, as "name version"
+	SHA256        string   `json:"sha256"`               // of the .deb
+	File          string   `json:"file"`                 // path below the mirror
+	Archive       string   `json:"archive"`              // debian or debian-security
 	Description   string   `json:"description,omitempty"`
 	Homepage      string   `json:"homepage,omitempty"`
 	Maintainer    string   `json:"maintainer,omitempty"`

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -111,6 +112,33 @@ func TestCollectSparesWhatAnotherProcessUses(t *testing.T) {
 	}
 	if fi, err := os.Stat(dir); err != nil || fi.ModTime().Before(time.Now()) {
 		t.Errorf("marked at %v, before its lease began", fi.ModTime())
+	}
+}
+
+// TestLeaseOutlivesItsStore: a program may use what the store gave it long after
+// it last looked at the Store.
+func TestLeaseOutlivesItsStore(t *testing.T) {
+	dir := t.TempDir()
+	scratch, err := func() (string, error) {
+		s, err := Open(dir)
+		if err != nil {
+			return "", err
+		}
+		return s.Scratch("x")
+	}()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		runtime.GC()
+		time.Sleep(10 * time.Millisecond) // finalizers run beside
+	}
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Collect(context.Background(), 0, 0); err != nil || !there(scratch) {
+		t.Errorf("%v; the directory of a living process is there: %t", err, there(scratch))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +20,8 @@ type lease struct {
 	name  string
 	since time.Time
 	path  string
-	file  *os.File
+	given sync.Once
+	fd    int // bare: an os.File that nobody reaches any more is closed by the garbage collector
 }
 
 func takeLease(dir string) (*lease, error) {
@@ -28,21 +30,26 @@ func takeLease(dir string) (*lease, error) {
 	l.path = filepath.Join(dir, "leases", l.name)
 	// Locked before it has its name: nobody takes it for a dead process's.
 	tmp := filepath.Join(dir, "tmp", "lease-"+l.name)
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
+	fd, err := unix.Open(tmp, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR|unix.O_CLOEXEC, 0o644)
 	if err != nil {
-		return nil, err
+		return nil, &os.PathError{Op: "create", Path: tmp, Err: err}
 	}
-	l.file = f
-	if err := flock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(err, f.Close(), os.Remove(tmp))
+	l.fd = fd
+	err = flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		err = os.Rename(tmp, l.path)
 	}
-	if err := os.Rename(tmp, l.path); err != nil {
-		return nil, errors.Join(err, f.Close(), os.Remove(tmp))
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(fd), removeFile(tmp))
 	}
 	return l, nil
 }
 
-func (l *lease) release() error { return errors.Join(os.Remove(l.path), l.file.Close()) }
+func (l *lease) release() error {
+	var err error
+	l.given.Do(func() { err = errors.Join(os.Remove(l.path), unix.Close(l.fd)) })
+	return err
+}
 
 // leases are those of living processes, by name; the files of dead ones are removed.
 func leases(dir string) (map[string]time.Time, error) {
@@ -60,7 +67,7 @@ func leases(dir string) (map[string]time.Time, error) {
 		if err != nil {
 			return nil, err
 		}
-		err = flock(f, unix.LOCK_SH|unix.LOCK_NB)
+		err = flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 		if err == nil { // nobody holds it
 			err = errors.Join(removeFile(path), f.Close())
 			if err != nil {
@@ -88,7 +95,7 @@ func lockFile(path string, how int) (unlock func(), err error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := flock(f, how); err != nil {
+		if err := flock(int(f.Fd()), how); err != nil {
 			f.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
@@ -105,9 +112,9 @@ func lockFile(path string, how int) (unlock func(), err error) {
 	}
 }
 
-func flock(f *os.File, how int) error {
+func flock(fd, how int) error {
 	for {
-		if err := unix.Flock(int(f.Fd()), how); err != unix.EINTR {
+		if err := unix.Flock(fd, how); err != unix.EINTR {
 			return err
 		}
 	}
