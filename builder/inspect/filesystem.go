@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -153,10 +154,26 @@ func (in *inspector) iso(n *Node, r io.ReaderAt, depth int) error {
 	if err := in.library(n, f, "", depth); err != nil {
 		return err
 	}
-	if t, err := gpt.Read(newStorage(r, n.Size), 512, 512); err == nil {
+	if t, err := readTable(r, n.Size); err == nil {
 		return in.partitions(n, r, t, depth)
 	}
 	return nil
+}
+
+// readTable reads a GPT. go-diskfs believes the sizes of any header whose
+// checksum is right, and entries of no size make it loop: such are refused first.
+func readTable(r io.ReaderAt, size int64) (*gpt.Table, error) {
+	head := make([]byte, 92)
+	if _, err := r.ReadAt(head, 512); err != nil {
+		return nil, err
+	}
+	le := binary.LittleEndian
+	entries, count, entry := le.Uint64(head[72:]), le.Uint32(head[80:]), le.Uint32(head[84:])
+	if string(head[:8]) != "EFI PART" || le.Uint32(head[12:]) != 92 || entry != 128 || count < 1 || count > 1024 ||
+		entries < 2 || entries > uint64(size)/512 || entries*512+uint64(count)*128 > uint64(size) {
+		return nil, fmt.Errorf("damaged: %d entries of %d bytes at sector %d are no partition table of this disk", count, entry, entries)
+	}
+	return gpt.Read(newStorage(r, size), 512, 512)
 }
 
 // library reads a file system of go-diskfs below dir.
@@ -211,7 +228,7 @@ func (in *inspector) library(n *Node, fsys fs.ReadDirFS, dir string, depth int) 
 }
 
 func (in *inspector) gpt(n *Node, r io.ReaderAt, depth int) error {
-	t, err := gpt.Read(newStorage(r, n.Size), 512, 512)
+	t, err := readTable(r, n.Size)
 	if err != nil {
 		return err
 	}

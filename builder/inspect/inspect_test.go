@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -325,6 +326,20 @@ func TestDamageIsSaid(t *testing.T) {
 	} {
 		if n, err := Path(context.Background(), write(t, b), Options{}); err == nil {
 			t.Errorf("%s: no error, but %+v", name, n)
+		}
+	}
+	// Partition tables that would keep the library busy for ever.
+	raw, err := os.ReadFile(diskOf(t, []byte("MZ"), erofsOf(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for off, v := range map[int]uint32{84: 0, 80: 1 << 31, 72: 1 << 30, 12: 0} {
+		b := bytes.Clone(raw)
+		binary.LittleEndian.PutUint32(b[512+off:], v)
+		binary.LittleEndian.PutUint32(b[512+16:], 0)
+		binary.LittleEndian.PutUint32(b[512+16:], crc32.ChecksumIEEE(b[512:512+92]))
+		if _, err := Path(context.Background(), write(t, b), Options{}); err == nil || !strings.Contains(err.Error(), "damaged") {
+			t.Errorf("a partition table with %d at byte %d of its header: %v", v, off, err)
 		}
 	}
 	// Inside something sound it is a note, and the rest is shown.

@@ -40,7 +40,7 @@ func buildCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build RECIPE...",
 		Short: "Build the artefacts of recipes",
-		Long: `Build writes vmlinuz, initramfs.img, cmdline, manifest.json and SHA256SUMS to
+		Long: `Build writes vmlinuz, initramfs.img, cmdline, manifest.json, sbom.cdx.json and SHA256SUMS to
 OUTPUT/<recipe>-<arch>/. What did not change since the last build is reused.`,
 		Example: `  garboard build recipes/node.yaml
   garboard build recipes/node.yaml --arch all --small
