@@ -244,6 +244,11 @@ func (r *repro) prepare(ctx context.Context, o builder.Options, scratch string) 
 		fmt.Fprintf(r.out, "the user's number is not varied: %v\n", err)
 	}
 	clock, err := fakeClock(ctx, o)
+	if gone := debian.Gone(err); len(gone) > 0 && r.gone == "update" { // as a build does
+		if o.Lock, err = repair(ctx, o, gone); err == nil {
+			clock, err = fakeClock(ctx, o)
+		}
+	}
 	if err != nil {
 		return first, second, err
 	}
