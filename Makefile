@@ -10,7 +10,7 @@ ARGS ?=
 GARBOARD = $(GO) run ./cmd/garboard
 
 .DEFAULT_GOAL := help
-.PHONY: help build run check test test-full chaos bench lock fuzz clean
+.PHONY: help build run check test test-full chaos bench lock fuzz repro clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -34,6 +34,10 @@ check: bin/garboard ## formatting, vet, and unit tests with the race detector: s
 
 test: check ## all tests: unit, patched components, nodes booted in QEMU
 	bin/garboard test components node $(ARGS)
+	bin/garboard repro $(RECIPE) $(ARGS)
+
+repro: bin/garboard ## build RECIPE twice in different circumstances; the outputs must be identical (ARGS=--components: the kubelet too)
+	bin/garboard repro $(RECIPE) --arch $(ARCH) $(ARGS)
 
 test-full: test fuzz ## make test, then what CI has no time for: longer fuzzing, both architectures, the small setting
 	bin/garboard build $(RECIPE) --arch all --small

@@ -33,7 +33,12 @@ const (
 
 // run makes commands of the host tools.
 func (b *build) run(ctx context.Context) func(tool string, args ...string) *exec.Cmd {
-	return func(tool string, args ...string) *exec.Cmd { return debian.Command(ctx, b.tools, tool, args...) }
+	env := toolEnv(os.Environ())
+	return func(tool string, args ...string) *exec.Cmd {
+		cmd := debian.Command(ctx, b.tools, tool, args...)
+		cmd.Env = env
+		return cmd
+	}
 }
 
 // assemble puts the root image together from every source the recipe names.

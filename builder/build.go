@@ -65,6 +65,8 @@ type build struct {
 	files    []outFile // what the outputs are
 	cached   bool      // the root image and the initramfs were there
 	artefact []report.Artefact
+	packages []report.Package // of which something is in the image
+	programs []report.Program // compiled for it
 }
 
 // step is a part of the build; those of one stage run at the same time.
@@ -90,6 +92,7 @@ var stages = [][]step{
 	{{"write the root image", (*build).writeRoot}},
 	{{"write the initramfs", (*build).writeInitramfs}},
 	{{"make the outputs", (*build).makeOutputs}},
+	{{"list what is in the image", (*build).listIngredients}},
 	{{"write the artefacts", (*build).writeArtefacts}},
 }
 

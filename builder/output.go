@@ -24,7 +24,7 @@ const (
 // or not at all, and one that is right already is left alone.
 func (b *build) writeArtefacts(ctx context.Context) error {
 	cmdline := strings.Join(b.recipe.Cmdline, " ") + "\n"
-	manifest, err := b.manifest(strings.TrimSpace(cmdline))
+	manifest, sbom, err := b.reports(strings.TrimSpace(cmdline))
 	if err != nil {
 		return err
 	}
@@ -38,6 +38,9 @@ func (b *build) writeArtefacts(ctx context.Context) error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("output: %w", err)
 		}
+		if err := sweepLeftovers(dir); err != nil {
+			return fmt.Errorf("output: %w", err)
+		}
 		for _, f := range b.files {
 			if err := b.place(ctx, dir, f.name, f.from); err != nil {
 				return fmt.Errorf("output: %w", err)
@@ -46,7 +49,7 @@ func (b *build) writeArtefacts(ctx context.Context) error {
 		for _, f := range []struct {
 			name string
 			body []byte
-		}{{CmdlineName, []byte(cmdline)}, {report.ManifestName, manifest}, {lock.FileName, used}} {
+		}{{CmdlineName, []byte(cmdline)}, {report.ManifestName, manifest}, {report.SBOMName, sbom}, {lock.FileName, used}} {
 			if err := b.placeBytes(dir, f.name, f.body); err != nil {
 				return fmt.Errorf("output: %w", err)
 			}
@@ -55,16 +58,21 @@ func (b *build) writeArtefacts(ctx context.Context) error {
 	})
 }
 
-func (b *build) manifest(cmdline string) ([]byte, error) {
+// reports are the manifest and the bill of materials.
+func (b *build) reports(cmdline string) (manifest, sbom []byte, err error) {
 	c := image.Fast
 	if b.Small {
 		c = image.Small
 	}
 	m := report.Manifest{
-		Recipe: b.recipe.Name, Arch: b.arch, Compression: c.Name, Kernel: b.kernel.Version, Cmdline: cmdline,
-		Root: b.tree.Entries(), Early: b.early.Entries(),
+		Recipe: b.recipe.Name, Arch: b.arch, Compression: c.Name, Kernel: b.kernel.Version, Cmdline: cmdline, Time: b.epoch,
+		Packages: b.packages, Programs: b.programs, Root: b.tree.Entries(), Early: b.early.Entries(),
 	}
-	return m.JSON()
+	if manifest, err = m.JSON(); err != nil {
+		return nil, nil, err
+	}
+	sbom, err = m.SBOM()
+	return manifest, sbom, err
 }
 
 func (b *build) placeBytes(dir, name string, body []byte) error {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"time"
 
 	"garboard.local/builder/rootfs"
 )
@@ -27,8 +28,11 @@ type Manifest struct {
 	Compression string          `json:"compression"`
 	Kernel      string          `json:"kernel"` // uname -r
 	Cmdline     string          `json:"cmdline"`
-	Root        []*rootfs.Entry `json:"root"`  // the root image, mounted at /
-	Early       []*rootfs.Entry `json:"early"` // the initramfs beside the root image
+	Time        time.Time       `json:"time"`     // of everything in the artefacts: the lock's
+	Packages    []Package       `json:"packages"` // Debian packages of which something is in it, by name
+	Programs    []Program       `json:"programs"` // programs that were compiled for it, by name
+	Root        []*rootfs.Entry `json:"root"`     // the root image, mounted at /
+	Early       []*rootfs.Entry `json:"early"`    // the initramfs beside the root image
 }
 
 // ManifestName and SumsName are the names under which these files lie beside the artefacts.
@@ -98,4 +102,27 @@ type Origin struct {
 	Name  string `json:"name"`
 	Files int    `json:"files"`
 	Bytes int64  `json:"bytes"`
+}
+
+// ReadSums reads the SHA256SUMS of an output directory; sizes are those of the
+// files that are there, -1 where one is not.
+func ReadSums(dir string) ([]Artefact, error) {
+	file := filepath.Join(dir, SumsName)
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w; `garboard build` writes it", err)
+	}
+	var out []Artefact
+	for i, line := range strings.Split(strings.TrimSuffix(string(b), "\n"), "\n") {
+		sum, name, ok := strings.Cut(line, "  ")
+		if !ok || len(sum) != 64 || name == "" || name != filepath.Base(name) {
+			return nil, fmt.Errorf("%s:%d: not a line of sha256sum(1): %q", file, i+1, line)
+		}
+		a := Artefact{Name: name, SHA256: sum, Size: -1}
+		if fi, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			a.Size = fi.Size()
+		}
+		out = append(out, a)
+	}
+	return out, nil
 }

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -48,4 +50,9 @@ func TestManifestRoundTrip(t *testing.T) {
 	if _, err := ReadManifest(dir); err == nil || !strings.Contains(err.Error(), ManifestName) {
 		t.Errorf("half a manifest: %v", err)
 	}
+}
+
+func sha(s string) string {
+	h := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(h[:])
 }

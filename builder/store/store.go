@@ -8,6 +8,10 @@
 // Both appear under their final name by rename(2) only when they are whole, so
 // a killed build leaves nothing that looks finished. Two builds may use one
 // store at once: a step that both need is run by one while the other waits.
+//
+// Collect removes what was used longest ago until the rest fits a limit. Every
+// process that opened the store holds a lease, a locked file that says since
+// when; nothing that was used since the oldest lease began is ever removed.
 package store
 
 import (
@@ -21,6 +25,8 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,7 +34,12 @@ import (
 
 // Store is a cache directory. Its methods are safe for concurrent use by
 // goroutines and by processes.
-type Store struct{ dir string }
+type Store struct {
+	dir   string
+	lease *lease
+	made  *atomic.Int64 // bytes that were added
+	slack time.Duration // by how much a mark may be earlier than it was set
+}
 
 // DefaultDir is $GARBOARD_CACHE, or garboard below the user's cache directory
 // ($XDG_CACHE_HOME, ~/.cache).
@@ -45,13 +56,24 @@ func DefaultDir() (string, error) {
 
 // Open makes the store's directories where they are missing.
 func Open(dir string) (*Store, error) {
-	for _, d := range []string{"blobs/sha256", "actions", "locks", "tmp"} {
+	for _, d := range []string{"blobs/sha256", "actions", "sizes", "locks", "leases", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return nil, fmt.Errorf("cache %s: %w", dir, err)
 		}
 	}
-	return &Store{dir: dir}, nil
+	l, err := takeLease(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cache %s: %w", dir, err)
+	}
+	return &Store{dir: dir, lease: l, made: new(atomic.Int64), slack: roundsDown}, nil
 }
+
+// Close gives the lease back: what the store holds may be removed from then on.
+// The end of the process does the same, however it comes.
+func (s *Store) Close() error { return s.lease.release() }
+
+// Made is how many bytes this Store added since it was opened.
+func (s *Store) Made() int64 { return s.made.Load() }
 
 // Dir is the store's directory.
 func (s *Store) Dir() string { return s.dir }
@@ -60,15 +82,41 @@ func (s *Store) Dir() string { return s.dir }
 // not the store holds it.
 func (s *Store) Blob(sum string) string { return filepath.Join(s.dir, "blobs/sha256", sum) }
 
-// Has says whether the store holds the blob.
-func (s *Store) Has(sum string) bool {
-	_, err := os.Stat(s.Blob(sum))
-	return err == nil
+// Has says whether the store holds the blob, which then stays while this Store is open.
+func (s *Store) Has(sum string) bool { return s.use(s.Blob(sum)) }
+
+// use says whether a blob or a result is there and marks it as used now. It
+// excludes Collect, which looks at the mark again before it removes anything.
+func (s *Store) use(path string) bool {
+	unlock, err := lockFile(filepath.Join(s.dir, collectLock), unix.LOCK_SH)
+	if err != nil {
+		return false
+	}
+	defer unlock()
+	return s.touch(path) == nil
+}
+
+// touch marks a path as used. No mark is older than the lease, though the clock be set back.
+func (s *Store) touch(path string) error {
+	now := time.Now()
+	if now.Before(s.lease.since) {
+		now = s.lease.since
+	}
+	return os.Chtimes(path, now, now)
+}
+
+// adopt gives a finished file or directory its final name and marks it as used.
+func (s *Store) adopt(tmp, final string, size int64) error {
+	if err := s.touch(tmp); err != nil {
+		return err
+	}
+	s.made.Add(size)
+	return os.Rename(tmp, final)
 }
 
 // Put stores what r yields and returns its hexadecimal sha256 and its size in bytes.
 func (s *Store) Put(r io.Reader) (sum string, size int64, err error) {
-	f, err := os.CreateTemp(filepath.Join(s.dir, "tmp"), "blob-")
+	f, err := os.CreateTemp(filepath.Join(s.dir, "tmp"), s.lease.name+"-blob-")
 	if err != nil {
 		return "", 0, err
 	}
@@ -79,7 +127,7 @@ func (s *Store) Put(r io.Reader) (sum string, size int64, err error) {
 		return "", 0, fmt.Errorf("cache %s: %w", s.dir, err)
 	}
 	sum = hex.EncodeToString(h.Sum(nil))
-	return sum, size, os.Rename(f.Name(), s.Blob(sum))
+	return sum, size, s.adopt(f.Name(), s.Blob(sum), size)
 }
 
 // Adopt moves a finished file into the store if its sha256 is sum, and is an
@@ -93,10 +141,14 @@ func (s *Store) Adopt(path, sum string) error {
 	if got != sum {
 		return fmt.Errorf("%s has sha256 %s, not %s", path, got, sum)
 	}
+	fi, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
 	if err := os.Chmod(path, 0o444); err != nil {
 		return err
 	}
-	return os.Rename(path, s.Blob(sum))
+	return s.adopt(path, s.Blob(sum), fi.Size())
 }
 
 // Temp is a stable path below the store's tmp directory for a partial download
@@ -164,18 +216,18 @@ func HashTree(dir string) (string, error) {
 // it was there already. While one process produces, others wait for it.
 func (s *Store) Action(ctx context.Context, key string, produce func(ctx context.Context, dir string) error) (dir string, cached bool, err error) {
 	final := filepath.Join(s.dir, "actions", key)
-	if _, err := os.Stat(final); err == nil {
-		return final, true, touch(final)
+	if s.use(final) {
+		return final, true, nil
 	}
 	unlock, err := s.Lock(ctx, key)
 	if err != nil {
 		return "", false, err
 	}
 	defer unlock()
-	if _, err := os.Stat(final); err == nil {
+	if s.use(final) {
 		return final, true, nil
 	}
-	tmp, err := os.MkdirTemp(filepath.Join(s.dir, "tmp"), "action-")
+	tmp, err := os.MkdirTemp(filepath.Join(s.dir, "tmp"), s.lease.name+"-action-")
 	if err != nil {
 		return "", false, fmt.Errorf("cache %s: %w", s.dir, err)
 	}
@@ -189,32 +241,32 @@ func (s *Store) Action(ctx context.Context, key string, produce func(ctx context
 	if err := ctx.Err(); err != nil {
 		return "", false, err
 	}
-	return final, false, os.Rename(tmp, final)
+	size, err := diskUsage(tmp)
+	if err == nil {
+		err = os.WriteFile(s.sizeFile(key), strconv.AppendInt(nil, size, 10), 0o644)
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("cache %s: %w", s.dir, err)
+	}
+	return final, false, s.adopt(tmp, final, size)
 }
 
 // Lock takes the named lock of the store, waiting for another process or
 // goroutine that holds it until ctx ends.
 func (s *Store) Lock(ctx context.Context, name string) (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(s.dir, "locks", name), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("cache %s: %w", s.dir, err)
-	}
+	path := filepath.Join(s.dir, "locks", name)
 	for {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		unlock, err = lockFile(path, unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			return func() { f.Close() }, nil
+			return unlock, nil
 		}
-		if err != unix.EWOULDBLOCK && err != unix.EINTR {
-			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("cache %s: %w", s.dir, err)
 		}
 		select {
 		case <-ctx.Done():
-			f.Close()
 			return nil, ctx.Err()
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
-
-func touch(p string) error { now := time.Now(); return os.Chtimes(p, now, now) }

@@ -45,7 +45,7 @@ func buildCommand(g *global) *cobra.Command {
 		Use:   "build RECIPE...",
 		Short: "Build the artefacts of recipes",
 		Long: `Build writes the outputs that a recipe names, or those of --outputs, to
-OUTPUT/<recipe>-<arch>/, with manifest.json and SHA256SUMS:
+OUTPUT/<recipe>-<arch>/, with manifest.json, sbom.cdx.json and SHA256SUMS:
 
   initramfs  vmlinuz, initramfs.img and cmdline, for direct kernel boot
   uki        <recipe>.efi, a Unified Kernel Image: boots from UEFI firmware
@@ -99,6 +99,9 @@ func (b *buildFlags) build(ctx context.Context, g *global, recipes []string) ([]
 	if o.Lock == nil {
 		return nil, fmt.Errorf("there is no %s in %s; `garboard lock` makes it", lock.FileName, o.Root)
 	}
+	if _, err := cacheLimit(os.Getenv(limitEnv)); err != nil {
+		return nil, err
+	}
 	if b.gone != "error" && b.gone != "update" {
 		return nil, usageError{fmt.Errorf("--gone %q: known are error and update", b.gone)}
 	}
@@ -125,7 +128,7 @@ func (b *buildFlags) build(ctx context.Context, g *global, recipes []string) ([]
 			out = append(out, res)
 		}
 	}
-	return out, nil
+	return out, tidy(ctx, o)
 }
 
 // choose puts what the flags say in the place of what the recipe says.

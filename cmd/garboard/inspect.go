@@ -17,15 +17,21 @@ import (
 func inspectCommand(g *global) *cobra.Command {
 	var asJSON, files bool
 	var pkg, arch string
+	var depth int
 	cmd := &cobra.Command{
-		Use:   "inspect OUTPUT | inspect --package NAME",
+		Use:   "inspect OUTPUT | inspect FILE | inspect --package NAME",
 		Short: "Say what is in an image, from where, and why",
-		Long: `Inspect reads the manifest beside an artefact (name the directory or any file in
-it) and says what the image holds, where each file comes from and the reason it is there.
+		Long: `Inspect says what an image holds, where each file comes from and why it is there.
+
+Of an output directory, or of the manifest in it, it shows what the manifest says.
+Of any other file it shows what is in it, as a tree: initramfs, EROFS root, EFI
+program, disk (raw, qcow2), ISO and what lies inside one another, recognised by their content. What the
+manifest beside the file knows is added, if the file is the one that was built with it.
 With --package it lists the files of a locked Debian package, for writing recipes.`,
 		Example: `  garboard inspect out/node-amd64
   garboard inspect out/node-amd64 --files
-  garboard inspect out/node-amd64/initramfs.img --json | jq '.root[] | select(.kind=="file") | .path'
+  garboard inspect out/node-amd64/initramfs.img --depth 2
+  garboard inspect out/node-amd64/manifest.json --json | jq '.root[] | select(.kind=="file") | .path'
   garboard inspect --package iptables`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -34,10 +40,13 @@ With --package it lists the files of a locked Debian package, for writing recipe
 				return g.inspectPackage(cmd, out, pkg, arch, asJSON)
 			}
 			if len(args) == 0 {
-				return usageError{errors.New("name an output directory, such as out/node-amd64, or use --package")}
+				return usageError{errors.New("name an output directory, such as out/node-amd64, or a file in it, or use --package")}
 			}
 			dir := args[0]
 			if fi, err := os.Stat(dir); err == nil && !fi.IsDir() {
+				if filepath.Base(dir) != report.ManifestName {
+					return inspectFile(cmd.Context(), out, dir, asJSON, depth)
+				}
 				dir = filepath.Dir(dir)
 			}
 			m, err := report.ReadManifest(dir)
@@ -56,7 +65,8 @@ With --package it lists the files of a locked Debian package, for writing recipe
 	}
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "print as JSON")
-	f.BoolVar(&files, "files", false, "list every file with its origin and reason")
+	f.BoolVar(&files, "files", false, "list every file of the manifest with its origin and reason")
+	f.IntVar(&depth, "depth", 0, "show no more than this many levels of a file's tree (0: all)")
 	f.StringVar(&pkg, "package", "", "list the files of this locked Debian package instead")
 	f.StringVar(&arch, "arch", "amd64", "architecture of the package")
 	return cmd

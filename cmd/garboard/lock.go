@@ -19,7 +19,7 @@ import (
 
 // hostTools are the Debian packages whose programs run on the build host.
 func hostTools() []string {
-	return slices.Concat(builder.BuildTools, builder.DiskTools, machineTools, judgeTools)
+	return slices.Concat(builder.BuildTools, builder.DiskTools, machineTools, judgeTools, clockTools)
 }
 
 var (
@@ -27,6 +27,8 @@ var (
 	machineTools = []string{"qemu-system-x86", "qemu-system-arm", "qemu-efi-aarch64", "ovmf", "seabios"}
 	// judgeTools are other people's programs that tests judge our output with.
 	judgeTools = []string{"cpio", "libarchive-tools", "gdisk", "e2fsprogs", "dosfstools", "mtools", "binutils", "systemd-ukify", builder.StubPackage}
+	// clockTools show other programs another day (garboard repro).
+	clockTools = []string{"libfaketime"}
 )
 
 func lockCommand(g *global) *cobra.Command {

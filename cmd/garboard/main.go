@@ -28,17 +28,26 @@ func Main(args []string) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var usage usageError
+	var status statusError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &usage):
 		fmt.Fprintf(os.Stderr, "garboard: %v\n", err)
 		return exitUsage
+	case errors.As(err, &status):
+		if status.error != nil {
+			fmt.Fprintf(os.Stderr, "garboard: %v\n", err)
+		}
+		return status.code
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(os.Stderr, "garboard: interrupted; nothing half-written is left, and what was finished is reused next time")
 		return exitFailed
 	}
 	fmt.Fprintf(os.Stderr, "garboard: %v\n", err)
+	if h := hint(err); h != "" {
+		fmt.Fprintf(os.Stderr, "garboard: %s\n", h)
+	}
 	return exitFailed
 }
 
@@ -46,3 +55,19 @@ func Main(args []string) int {
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// statusError ends the program with a status of its own, and silently if it
+// holds no error.
+type statusError struct {
+	code int
+	error
+}
+
+func (e statusError) Unwrap() error { return e.error }
+
+func (e statusError) Error() string {
+	if e.error == nil {
+		return fmt.Sprintf("exit status %d", e.code)
+	}
+	return e.error.Error()
+}

@@ -161,7 +161,7 @@ func (g *global) testNode(ctx context.Context, flags buildFlags, run string) err
 	if run != "" {
 		args = append(args, "-run", run)
 	}
-	return goTest(ctx, o.Root, []string{imagesEnv + "=" + flags.output, toolsEnv + "=" + tools}, append(args, "./builder/image", "./contents", "./init/data", "./qemu")...)
+	return goTest(ctx, o.Root, []string{imagesEnv + "=" + flags.output, toolsEnv + "=" + tools}, append(args, "./builder/image", "./builder/inspect", "./builder/report", "./contents", "./init/data", "./qemu")...)
 }
 
 // goTest runs go test; ctrl-C reaches its whole process group.

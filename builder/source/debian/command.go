@@ -14,6 +14,11 @@ import (
 	"strings"
 )
 
+// PreloadEnv names a library that every tool has to load first, as ld.so's
+// --preload has it: `garboard repro` shows them another day with libfaketime.
+// LD_PRELOAD would reach the host's programs too, whose C library may be older.
+const PreloadEnv = "GARBOARD_TOOL_PRELOAD"
+
 // Command prepares a program of a root made by Tools. tool is a name that is
 // looked up in usr/sbin and usr/bin, or a path below root if it has a slash.
 //
@@ -105,7 +110,11 @@ func toolArgv(root, tool string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []string{loader, "--inhibit-cache", "--library-path", libs, "--argv0", path.Base(tool), file}, nil
+	argv := []string{loader, "--inhibit-cache", "--library-path", libs}
+	if lib := os.Getenv(PreloadEnv); lib != "" {
+		argv = append(argv, "--preload", lib)
+	}
+	return append(argv, "--argv0", path.Base(tool), file), nil
 }
 
 func findTool(root, tool string) (string, error) {

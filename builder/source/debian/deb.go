@@ -56,7 +56,7 @@ type File struct {
 
 // control fields of a package that copyright files and SBOMs want.
 type debControl struct {
-	Package, Version, Architecture, Source, SourceVersion, Maintainer, Homepage, Description string
+	Package, Version, Architecture, Source, SourceVersion, Maintainer, Homepage, Description, BuiltUsing string
 }
 
 // readDeb reads a .deb (deb(5)) and hands every entry of its data archive to
@@ -164,6 +164,7 @@ func readControl(m *deb.ArEntry, lim limits) (debControl, error) {
 		c.Package, c.Version, c.Architecture = p.Values["Package"], p.Values["Version"], p.Values["Architecture"]
 		c.Source, c.SourceVersion = parseSource(p.Values["Source"], c.Package, c.Version)
 		c.Maintainer, c.Homepage = p.Values["Maintainer"], p.Values["Homepage"]
+		c.BuiltUsing = strings.Join(strings.Fields(strings.Trim(p.Values["Built-Using"]+", "+p.Values["Static-Built-Using"], ", \n")), " ")
 		c.Description, _, _ = strings.Cut(p.Values["Description"], "\n")
 		if !validName(c.Package) || c.Version == "" {
 			return c, fmt.Errorf("control file: package %q version %q", c.Package, c.Version)

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -32,11 +33,18 @@ type Repo struct {
 	Now        time.Time         // the Date of its Releases
 	ValidUntil time.Time         // of trixie-updates and trixie-security, as on Debian's mirrors
 	Debs       map[string][]Deb  // by suite
+	Sources    []Source          // in suite trixie
 	Files      map[string][]byte // what is served, by path ("debian/dists/trixie/InRelease")
 	NoByHash   bool
 
 	mu       sync.Mutex
 	requests []string
+}
+
+// Source is a source package.
+type Source struct {
+	Name, Version string
+	Files         map[string]string // content by name
 }
 
 // NewKey generates a signing key.
@@ -106,6 +114,23 @@ func (r *Repo) Publish() {
 			}
 			fmt.Fprintf(&release, " %s %d %s\n", Sum(b), len(b), name)
 		}
+		var index bytes.Buffer
+		for _, s := range r.Sources {
+			if suite != "trixie" {
+				break
+			}
+			dir := "pool/main/" + s.Name[:1] + "/" + s.Name
+			fmt.Fprintf(&index, "Package: %s\nVersion: %s\nDirectory: %s\nChecksums-Sha256:\n", s.Name, s.Version, dir)
+			for _, name := range slices.Sorted(maps.Keys(s.Files)) {
+				b := []byte(s.Files[name])
+				r.Files[archive+"/"+dir+"/"+name] = b
+				fmt.Fprintf(&index, " %s %d %s\n", Sum(b), len(b), name)
+			}
+			index.WriteString("\n")
+		}
+		sources := compress(".xz", index.Bytes())
+		r.Files[dist+"main/source/Sources.xz"] = sources
+		fmt.Fprintf(&release, " %s %d main/source/Sources.xz\n", Sum(sources), len(sources))
 		r.Files[dist+"InRelease"] = r.Sign(release.Bytes())
 	}
 }
