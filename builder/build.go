@@ -60,9 +60,10 @@ type build struct {
 	images   []rootfs.Entry
 	tree     *rootfs.Tree
 	early    *rootfs.Tree
-	root     string // EROFS image
-	initrd   string // initramfs
-	cached   bool   // the root image and the initramfs were there
+	first    *rootfs.Tree // microcode; nil if there is none
+	root     string       // EROFS image
+	initrd   string       // initramfs
+	cached   bool         // the root image and the initramfs were there
 	artefact []report.Artefact
 }
 
@@ -123,7 +124,16 @@ func (b *build) outDir() string { return filepath.Join(b.Output, b.recipe.Name+"
 
 // PackageNames are the Debian packages that a recipe, for one architecture, names.
 func PackageNames(r *recipe.Recipe) []string {
-	names := []string{r.Kernel.Package}
+	var names []string
+	if r.Kernel.Package != "" {
+		names = append(names, r.Kernel.Package)
+	}
+	for _, f := range r.Kernel.Firmware {
+		names = append(names, f.Package)
+	}
+	for _, m := range r.Kernel.Microcode {
+		names = append(names, m.Package)
+	}
 	for _, p := range r.Packages {
 		names = append(names, p.Name)
 	}
@@ -133,7 +143,7 @@ func PackageNames(r *recipe.Recipe) []string {
 // NotFollowed are packages that are never locked for a node, though others
 // depend on them: they serve an installed Debian (making an initramfs,
 // questions at installation), and no file of theirs is ever asked for.
-var NotFollowed = []string{"initramfs-tools", "linux-initramfs-tool", "dracut", "linux-base", "kmod", "debconf", "debconf-2.0", "openssl", "perl", "perl-base"}
+var NotFollowed = []string{"initramfs-tools", "linux-initramfs-tool", "dracut", "linux-base", "kmod", "debconf", "debconf-2.0", "openssl", "perl", "perl-base", "iucode-tool"}
 
 func (b *build) checkLock(context.Context) error {
 	for _, c := range b.recipe.Components {
@@ -180,19 +190,6 @@ func HostTools(ctx context.Context, o Options, names ...string) (root, key strin
 	}
 	root, err = debian.Tools(ctx, o.Store, debs)
 	return root, store.Key(sums...), err
-}
-
-func (b *build) prepareKernel(ctx context.Context) error {
-	var debs []debian.Package
-	for _, d := range b.debs {
-		debs = append(debs, d)
-	}
-	deb, err := kernel.Find(debs)
-	if err != nil {
-		return err
-	}
-	b.kernel, err = kernel.Prepare(ctx, b.Store, b.run(ctx), b.toolKey, deb, b.recipe.Kernel)
-	return err
 }
 
 func (b *build) compileComponents(ctx context.Context) error {
@@ -247,12 +244,15 @@ func (b *build) writeInitramfs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.early, err = image.Early(init, mods, "deb "+b.kernel.Package)
+	b.early, err = image.Early(init, mods, b.kernel.Origin)
 	if err != nil {
 		return err
 	}
+	if b.first, err = b.microcode(ctx); err != nil {
+		return err
+	}
 	t := b.Progress.Start("write", fmt.Sprintf("initramfs of %s %s", b.recipe.Name, b.arch), 0)
-	file, cached, err := image.Initramfs(ctx, b.Store, b.root, b.early, b.epoch)
+	file, cached, err := image.Initramfs(ctx, b.Store, b.first, b.root, b.early, b.epoch)
 	b.initrd, b.cached = file, b.cached && cached
 	finish(t, cached, err, file)
 	return err

@@ -25,7 +25,7 @@ const (
 // writeArtefacts puts the artefacts under their final names. Each appears whole
 // or not at all, and one that is right already is left alone.
 func (b *build) writeArtefacts(ctx context.Context) error {
-	cmdline := strings.Join(b.recipe.Cmdline, " ") + "\n"
+	cmdline := strings.TrimSpace(b.kernel.Cmdline+" "+strings.Join(b.recipe.Cmdline, " ")) + "\n"
 	manifest, err := b.manifest(strings.TrimSpace(cmdline))
 	if err != nil {
 		return err
@@ -62,9 +62,13 @@ func (b *build) manifest(cmdline string) ([]byte, error) {
 	if b.Small {
 		c = image.Small
 	}
+	early := b.early.Entries()
+	if b.first != nil {
+		early = append(b.first.Entries(), early...)
+	}
 	m := report.Manifest{
 		Recipe: b.recipe.Name, Arch: b.arch, Compression: c.Name, Kernel: b.kernel.Version, Cmdline: cmdline,
-		Root: b.tree.Entries(), Early: b.early.Entries(),
+		Root: b.tree.Entries(), Early: early,
 	}
 	return m.JSON()
 }

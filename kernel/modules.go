@@ -1,6 +1,7 @@
-// Package kernel takes from a kernel package what a node uses of it: the
-// kernel, the modules a recipe names with all they depend on, and an index of
-// them made by the real depmod.
+// Package kernel takes from a kernel, out of a Debian package or an OCI image,
+// what a node uses of it: the kernel, the modules a recipe names with all they
+// depend on, and an index of them made by the real depmod. It knows which options
+// a node needs (requirements.yaml) and refuses a kernel that lacks one.
 package kernel
 
 import (
@@ -27,7 +28,18 @@ type index struct {
 	deps    map[string][]string // name -> names that must be loaded before, nearest first
 	soft    map[string][]string // name -> names that are wanted along with it
 	builtin map[string]bool
+
+	complete bool // builtin is all there is
 }
+
+// Has implements Modules.
+func (x *index) Has(n string) bool {
+	n = strings.ReplaceAll(n, "-", "_")
+	return x.files[n] != "" || x.builtin[n]
+}
+
+// Complete implements Modules.
+func (x *index) Complete() bool { return x.complete }
 
 func readIndex(dep, softdep, builtin io.Reader) (*index, error) {
 	x := &index{files: map[string]string{}, deps: map[string][]string{}, soft: map[string][]string{}, builtin: map[string]bool{}}

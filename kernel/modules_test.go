@@ -69,26 +69,6 @@ func TestReadIndexRefusesGarbage(t *testing.T) {
 	}
 }
 
-func TestCheckConfig(t *testing.T) {
-	full := strings.NewReplacer("=m", "=y").Replace(required)
-	if err := CheckConfig(strings.NewReader(full)); err != nil {
-		t.Errorf("a kernel with everything built in: %v", err)
-	}
-	if err := CheckConfig(strings.NewReader(required)); err != nil {
-		t.Errorf("a kernel as required: %v", err)
-	}
-	for _, c := range []struct{ from, to, want string }{
-		{"CONFIG_SECCOMP=y", "# CONFIG_SECCOMP is not set", "CONFIG_SECCOMP=y"},
-		{"CONFIG_DEVTMPFS=y", "CONFIG_DEVTMPFS=m", "CONFIG_DEVTMPFS=y"},
-		{"CONFIG_EROFS_FS=m", "", "CONFIG_EROFS_FS=m"},
-	} {
-		in := strings.Replace(required, c.from, c.to, 1)
-		if err := CheckConfig(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s -> %q: %v", c.from, c.to, err)
-		}
-	}
-}
-
 func FuzzReadIndex(f *testing.F) {
 	f.Add("a/b.ko.xz: c.ko", "softdep b pre: c", "kernel/x.ko")
 	f.Fuzz(func(t *testing.T, dep, soft, builtin string) {

@@ -103,11 +103,11 @@ func TestInitramfsIsTwoArchivesPaddedForAThird(t *testing.T) {
 	if err := os.WriteFile(img, bytes.Repeat([]byte("erofs"), 1000), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	file, cached, err := Initramfs(context.Background(), st, img, oddTree(t), epoch)
+	file, cached, err := Initramfs(context.Background(), st, nil, img, oddTree(t), epoch)
 	if err != nil || cached {
 		t.Fatalf("cached %t, %v", cached, err)
 	}
-	if _, cached, err := Initramfs(context.Background(), st, img, oddTree(t), epoch); err != nil || !cached {
+	if _, cached, err := Initramfs(context.Background(), st, nil, img, oddTree(t), epoch); err != nil || !cached {
 		t.Errorf("the same again: cached %t, %v", cached, err)
 	}
 	b, err := os.ReadFile(file)

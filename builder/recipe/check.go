@@ -33,8 +33,8 @@ func (r *Recipe) Check() error {
 	if _, err := watchdog.Parse(r.Watchdog); err != nil {
 		return bad("%v", err)
 	}
-	if r.Kernel.Package == "" {
-		return bad("kernel.package is missing (for VMs: linux-image-cloud-{arch})")
+	if err := r.Kernel.check(); err != nil {
+		return bad("kernel.%v", err)
 	}
 	if len(r.Outputs) == 0 {
 		return bad("outputs is empty; known: %s", Initramfs)
@@ -158,10 +158,8 @@ func (r *Recipe) For(arch string) (*Recipe, error) {
 		return out
 	}
 	c := *r
-	c.Kernel = Kernel{
-		Package: x.Replace(r.Kernel.Package),
-		Boot:    modules(r.Kernel.Boot), Load: modules(r.Kernel.Load), Available: modules(r.Kernel.Available),
-	}
+	c.Kernel = r.Kernel.forArch(arch, x.Replace)
+	c.Kernel.Boot, c.Kernel.Load, c.Kernel.Available = modules(r.Kernel.Boot), modules(r.Kernel.Load), modules(r.Kernel.Available)
 	c.Cmdline = all(r.Cmdline)
 	c.Packages = nil
 	for _, p := range r.Packages {
