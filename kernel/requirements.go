@@ -13,11 +13,25 @@ var requirements []byte
 // Requirement is one option that a node needs of its kernel.
 type Requirement struct {
 	Option  string `json:"option"` // without CONFIG_
-	As      string `json:"as"`     // "y": built in; "m": built in or a module
+	As      string `json:"as"`     // BuiltIn, or AsModule: that too
 	Module  string `json:"module,omitempty"`
 	Arch    string `json:"arch,omitempty"`
 	Without string `json:"without,omitempty"` // what is lost; "": the node does not run
 	Reason  string `json:"reason"`
+}
+
+// Values of Requirement.As.
+const (
+	BuiltIn  = "builtin"
+	AsModule = "module"
+)
+
+// letter is the value in a configuration.
+func (r Requirement) letter() string {
+	if r.As == AsModule {
+		return "m"
+	}
+	return "y"
 }
 
 // Requirements are what a node of an architecture needs.
@@ -41,7 +55,7 @@ type Gap struct {
 }
 
 func (g Gap) String() string {
-	s := fmt.Sprintf("CONFIG_%s=%s: %s; for: %s", g.Option, g.As, g.Problem, g.Reason)
+	s := fmt.Sprintf("CONFIG_%s=%s: %s; for: %s", g.Option, g.letter(), g.Problem, g.Reason)
 	if g.Without != "" {
 		s += "; the node goes without " + g.Without
 	}
@@ -88,7 +102,7 @@ func (r Requirement) problem(c Config, m Modules) string {
 	switch have := c[r.Option]; {
 	case have == "y":
 		return ""
-	case have == "m" && r.As == "m":
+	case have == "m" && r.As == AsModule:
 		if r.Module == "" || m == nil || m.Has(r.Module) {
 			return ""
 		}
