@@ -37,6 +37,7 @@ test: check ## all tests: unit, patched components, nodes booted in QEMU
 
 test-full: test fuzz ## make test, then what CI has no time for: longer fuzzing, both architectures, the small setting
 	bin/garboard build $(RECIPE) --arch all --small
+	bin/garboard test kernels
 
 bench: bin/garboard ## measure boots, sizes and builds (docs/benchmarks.md)
 	bin/garboard bench --arch $(ARCH) $(ARGS)

@@ -12,12 +12,15 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
-	"github.com/ulikunitz/xz/lzma"
+	"github.com/xi2/xz"
 )
 
 // ErrNoConfig says that a kernel does not tell its configuration.
 var ErrNoConfig = errors.New("the kernel holds no configuration (CONFIG_IKCONFIG)")
+
+// maxWindow bounds the memory that unpacking takes: kernels are compressed with
+// windows of up to 128 MiB (zstd -22 --ultra, and scripts/xz_wrap.sh).
+const maxWindow = 128 << 20
 
 // compressions are what kernels and modules are compressed with, by how it begins.
 var compressions = []struct {
@@ -31,13 +34,18 @@ var compressions = []struct {
 		}
 		return z, err
 	}},
-	{"xz", "\xfd7zXZ\x00", func(r io.Reader) (io.Reader, error) { return xz.ReaderConfig{SingleStream: true}.NewReader(r) }},
+	{"xz", "\xfd7zXZ\x00", func(r io.Reader) (io.Reader, error) {
+		z, err := xz.NewReader(r, maxWindow)
+		if err == nil {
+			z.Multistream(false)
+		}
+		return z, err
+	}},
 	{"zstd", "\x28\xb5\x2f\xfd", func(r io.Reader) (io.Reader, error) {
-		// Kernels are compressed with windows of up to 128 MiB (zstd --ultra -22).
-		return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
+		return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 	}},
 	{"bzip2", "BZh", func(r io.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }},
-	{"lzma", "\x5d\x00\x00", func(r io.Reader) (io.Reader, error) { return lzma.NewReader(r) }},
+	{"lzma", "\x5d\x00\x00", nil},
 	{"lz4", "\x02\x21\x4c\x18", nil},
 	{"lzo", "\x89LZO", nil},
 }

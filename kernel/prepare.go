@@ -52,7 +52,7 @@ func Prepare(ctx context.Context, st *store.Store, run Run, toolKey, arch string
 	if err != nil {
 		return nil, err
 	}
-	key := store.Key("kernel 3", src.Key, toolKey, arch, string(requirements), string(wantKey))
+	key := store.Key("kernel 4", src.Key, toolKey, arch, string(requirements), string(wantKey))
 	dir, _, err := st.Action(ctx, key, func(ctx context.Context, dir string) error {
 		if err := prepare(ctx, dir, run, arch, src, want); err != nil {
 			return fmt.Errorf("kernel %s (%s): %w", src.Version, src.Origin, err)
@@ -183,8 +183,8 @@ func scan(ctx context.Context, run Run, version string, all map[string]string) (
 	if err := depmod(ctx, run, tmp, version); err != nil {
 		return nil, err
 	}
-	var r [3]io.Reader
-	for i, f := range []string{"modules.dep", "modules.softdep", "modules.builtin"} {
+	var r [4]io.Reader
+	for i, f := range []string{"modules.dep", "modules.softdep", "modules.alias", "modules.builtin"} {
 		file, err := os.Open(filepath.Join(base, f))
 		if errors.Is(err, os.ErrNotExist) && all[f] == "" && f == "modules.builtin" {
 			r[i] = strings.NewReader("")
@@ -196,7 +196,7 @@ func scan(ctx context.Context, run Run, version string, all map[string]string) (
 		defer file.Close()
 		r[i] = file
 	}
-	x, err := readIndex(r[0], r[1], r[2])
+	x, err := readIndex(r[0], r[1], r[2], r[3])
 	if err == nil {
 		x.complete = all["modules.builtin"] != ""
 	}

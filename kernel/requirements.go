@@ -34,6 +34,9 @@ func (r Requirement) letter() string {
 	return "y"
 }
 
+// Line is the requirement as a line of a configuration.
+func (r Requirement) Line() string { return "CONFIG_" + r.Option + "=" + r.letter() }
+
 // Requirements are what a node of an architecture needs.
 func Requirements(arch string) ([]Requirement, error) {
 	var all, out []Requirement
@@ -55,7 +58,7 @@ type Gap struct {
 }
 
 func (g Gap) String() string {
-	s := fmt.Sprintf("CONFIG_%s=%s: %s; for: %s", g.Option, g.letter(), g.Problem, g.Reason)
+	s := fmt.Sprintf("%s: %s; for: %s", g.Line(), g.Problem, g.Reason)
 	if g.Without != "" {
 		s += "; the node goes without " + g.Without
 	}
@@ -78,6 +81,11 @@ func Check(arch string, c Config, m Modules) (missing, lost []Gap, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	missing, lost = compare(list, c, m)
+	return missing, lost, nil
+}
+
+func compare(list []Requirement, c Config, m Modules) (missing, lost []Gap) {
 	for _, r := range list {
 		p := r.problem(c, m)
 		switch {
@@ -88,7 +96,7 @@ func Check(arch string, c Config, m Modules) (missing, lost []Gap, err error) {
 			lost = append(lost, Gap{r, p})
 		}
 	}
-	return missing, lost, nil
+	return missing, lost
 }
 
 // problem says what is wrong; "" if nothing is, or nobody can tell.

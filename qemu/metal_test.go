@@ -1,15 +1,19 @@
 package qemu
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
+
+// Tests whose names begin with TestVMKernel boot nodes with other kernels;
+// `garboard test kernels` builds their images.
 
 // A machine like a server: a RAID controller, a SATA disk, two of Intel's network
 // cards, and the data partition on a USB stick. Nothing of it is for virtual
 // machines, and every driver is found by the name that its device gives. Then a
 // disk is plugged in whose driver is not loaded yet.
-func TestVMMetal(t *testing.T) { eachArch(t, metal) }
+func TestVMKernelMetal(t *testing.T) { eachArch(t, metal) }
 
 func metal(t *testing.T, arch string) {
 	m := testMachine(t, "test-metal-"+arch)
@@ -43,4 +47,25 @@ func metal(t *testing.T, arch string) {
 		return b.judged()
 	})
 	stick.clean()
+}
+
+// A kernel out of an OCI image laid out as LinuxKit's: the one that the node has
+// anyway, so that a difference is one of the way it came.
+func TestVMKernelOCI(t *testing.T) {
+	m := testMachine(t, "test-oci-"+AMD64)
+	if !strings.HasPrefix(m.Cmdline, "garboard.kernel=oci ") {
+		t.Fatalf("the command line %q does not begin with the image's", m.Cmdline)
+	}
+	runBoot(t, m, "running", bootLimit, func(b *boot) error {
+		if err := b.verdict(podsCeiling); err != nil {
+			return err
+		}
+		if err := b.PowerButton(b.ctx); err != nil {
+			return err
+		}
+		if err := b.endsInOrder(false); err != nil {
+			return err
+		}
+		return b.judged()
+	})
 }
