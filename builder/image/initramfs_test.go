@@ -150,6 +150,64 @@ func TestInitramfsIsTwoArchivesPaddedForAThird(t *testing.T) {
 	}
 }
 
+// The kernel looks for microcode from the first byte on, in an archive that is not
+// compressed, and goes on behind it only at a multiple of four.
+func TestMicrocodeComesFirst(t *testing.T) {
+	dir := t.TempDir()
+	st, err := store.Open(filepath.Join(dir, "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := filepath.Join(dir, "root.erofs")
+	if err := os.WriteFile(img, []byte("erofs"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const name = "kernel/x86/microcode/GenuineIntel.bin"
+	files := map[string]string{}
+	for _, content := range []string{"microcode", "newer"} {
+		tree := rootfs.New()
+		if err := tree.Add(rootfs.FromBytes(name, 0o444, []byte(content), "deb", "reason")); err != nil {
+			t.Fatal(err)
+		}
+		file, cached, err := Initramfs(context.Background(), st, tree, img, oddTree(t), epoch)
+		if err != nil || cached {
+			t.Fatalf("cached %t, %v", cached, err)
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[content] = file
+		r := cpio.NewReader(bytes.NewReader(b))
+		var names []string
+		for {
+			h, err := r.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, h.Name)
+			if h.Name == name {
+				if got, err := io.ReadAll(r); err != nil || string(got) != content {
+					t.Errorf("%q, %v", got, err)
+				}
+			}
+		}
+		if want := "kernel kernel/x86 kernel/x86/microcode " + name; strings.Join(names, " ") != want {
+			t.Errorf("first archive %q, want %q", names, want)
+		}
+		at := bytes.Index(b, []byte("root.erofs\x00")) - 110 // the header's size
+		if at < 0 || at%4 != 0 || string(b[at:at+6]) != "070701" {
+			t.Errorf("the second archive begins at %d", at)
+		}
+	}
+	if files["microcode"] == files["newer"] {
+		t.Error("other microcode is the same initramfs")
+	}
+}
+
 func TestEarlyNeedsModules(t *testing.T) {
 	init := rootfs.FromBytes("/x", 0o755, []byte("init"), "t", "t")
 	if _, err := Early(init, nil, "deb"); err == nil || !strings.Contains(err.Error(), "kernel.boot") {
