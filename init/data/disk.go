@@ -71,7 +71,8 @@ func serial(dir string) string {
 		}
 	}
 	if b, err := os.ReadFile(filepath.Join(dir, "device/vpd_pg80")); err == nil && len(b) > 4 && b[1] == 0x80 {
-		if s := strings.Trim(string(b[4:]), " \x00"); s != "" {
+		n := min(int(b[2])<<8|int(b[3]), len(b)-4)
+		if s := strings.Trim(string(b[4:4+n]), " \x00"); s != "" {
 			return s
 		}
 	}
