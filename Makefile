@@ -41,6 +41,7 @@ repro: bin/garboard ## build RECIPE twice in different circumstances; the output
 
 test-full: test fuzz ## make test, then what CI has no time for: longer fuzzing, both architectures, the small setting
 	bin/garboard build $(RECIPE) --arch all --small
+	bin/garboard test kernels
 
 N ?= 20
 chaos: bin/garboard ## N power cuts (20) at random moments, with kills and shutdowns among them; prints what was lost

@@ -46,7 +46,7 @@ func (b *build) assemble(ctx context.Context) error {
 	b.tree = rootfs.New()
 	lib := &library{store: b.Store, debs: b.debs, ctx: ctx}
 	for _, f := range []func(*library) error{
-		b.addBase, b.addPackages, b.addComponents, b.addOwn, b.addKernelModules, b.addOverlays, b.addTable, b.addNodePod,
+		b.addBase, b.addPackages, b.addComponents, b.addOwn, b.addKernelModules, b.addFirmware, b.addOverlays, b.addTable, b.addNodePod,
 	} {
 		if err := f(lib); err != nil {
 			return err
@@ -187,7 +187,7 @@ func (b *build) addOwn(*library) error {
 
 func (b *build) addKernelModules(*library) error {
 	dir := "/usr/lib/modules/" + b.kernel.Version
-	origin := "deb " + b.kernel.Package
+	origin := b.kernel.Origin
 	for _, m := range b.kernel.Modules {
 		e, err := rootfs.FromFile(path.Join(dir, m.File), 0o644, b.kernel.File(m.File), "", origin, m.Reason)
 		if err != nil {

@@ -60,10 +60,11 @@ type build struct {
 	images   []rootfs.Entry
 	tree     *rootfs.Tree
 	early    *rootfs.Tree
-	root     string    // EROFS image
-	initrd   string    // initramfs
-	files    []outFile // what the outputs are
-	cached   bool      // the root image and the initramfs were there
+	first    *rootfs.Tree // microcode; nil if there is none
+	root     string       // EROFS image
+	initrd   string       // initramfs
+	files    []outFile    // what the outputs are
+	cached   bool         // the root image and the initramfs were there
 	artefact []report.Artefact
 	packages []report.Package // of which something is in the image
 	programs []report.Program // compiled for it
@@ -128,7 +129,16 @@ func (b *build) outDir() string { return filepath.Join(b.Output, b.recipe.Name+"
 
 // PackageNames are the Debian packages that a recipe, for one architecture, names.
 func PackageNames(r *recipe.Recipe) []string {
-	names := []string{r.Kernel.Package, StubPackage}
+	names := []string{StubPackage}
+	if r.Kernel.Package != "" {
+		names = append(names, r.Kernel.Package)
+	}
+	for _, f := range r.Kernel.Firmware {
+		names = append(names, f.Package)
+	}
+	for _, m := range r.Kernel.Microcode {
+		names = append(names, m.Package)
+	}
 	for _, p := range r.Packages {
 		names = append(names, p.Name)
 	}
@@ -138,7 +148,7 @@ func PackageNames(r *recipe.Recipe) []string {
 // NotFollowed are packages that are never locked for a node, though others
 // depend on them: they serve an installed Debian (making an initramfs,
 // questions at installation), and no file of theirs is ever asked for.
-var NotFollowed = []string{"initramfs-tools", "linux-initramfs-tool", "dracut", "linux-base", "kmod", "debconf", "debconf-2.0", "openssl", "perl", "perl-base"}
+var NotFollowed = []string{"initramfs-tools", "linux-initramfs-tool", "dracut", "linux-base", "kmod", "debconf", "debconf-2.0", "openssl", "perl", "perl-base", "iucode-tool"}
 
 func (b *build) checkLock(context.Context) error {
 	for _, c := range b.recipe.Components {
@@ -194,19 +204,6 @@ func HostTools(ctx context.Context, o Options, names ...string) (root, key strin
 	return root, store.Key(sums...), err
 }
 
-func (b *build) prepareKernel(ctx context.Context) error {
-	var debs []debian.Package
-	for _, d := range b.debs {
-		debs = append(debs, d)
-	}
-	deb, err := kernel.Find(debs)
-	if err != nil {
-		return err
-	}
-	b.kernel, err = kernel.Prepare(ctx, b.Store, b.run(ctx), b.toolKey, deb, b.recipe.Kernel)
-	return err
-}
-
 func (b *build) compileComponents(ctx context.Context) error {
 	b.parts = map[string]component.Result{}
 	for _, c := range b.recipe.Components { // one at a time: each uses every core
@@ -253,8 +250,11 @@ func (b *build) writeInitramfs(ctx context.Context) (err error) {
 	if b.early, err = b.earlyTree(b.kernel.Boot, b.kernel.File); err != nil {
 		return err
 	}
+	if b.first, err = b.microcode(ctx); err != nil {
+		return err
+	}
 	t := b.Progress.Start("write", fmt.Sprintf("initramfs of %s %s", b.recipe.Name, b.arch), 0)
-	file, cached, err := image.Initramfs(ctx, b.Store, b.root, b.early, b.epoch)
+	file, cached, err := image.Initramfs(ctx, b.Store, b.first, b.root, b.early, b.epoch)
 	b.initrd, b.cached = file, b.cached && cached
 	finish(t, cached, err, file)
 	return err
@@ -271,7 +271,7 @@ func (b *build) earlyTree(modules []kernel.Module, file func(string) string) (*r
 	if err != nil {
 		return nil, err
 	}
-	return image.Early(init, mods, "deb "+b.kernel.Package)
+	return image.Early(init, mods, b.kernel.Origin)
 }
 
 // finish ends a task with the size of what it made.

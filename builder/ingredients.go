@@ -55,7 +55,7 @@ func (b *build) listPackages(ctx context.Context) error {
 		give(e.Origin, e)
 	}
 	if fi, err := os.Stat(b.kernel.Vmlinuz()); err == nil {
-		give("deb "+b.kernel.Package, &rootfs.Entry{Kind: rootfs.File, Size: fi.Size()})
+		give(b.kernel.Origin, &rootfs.Entry{Kind: rootfs.File, Size: fi.Size()})
 	}
 	if slices.ContainsFunc(b.recipe.Outputs, func(o recipe.Output) bool { return o != recipe.Initramfs }) {
 		stub, err := b.stub(ctx) // it stands before the kernel

@@ -23,7 +23,7 @@ const (
 // writeArtefacts puts the artefacts under their final names. Each appears whole
 // or not at all, and one that is right already is left alone.
 func (b *build) writeArtefacts(ctx context.Context) error {
-	cmdline := strings.Join(b.recipe.Cmdline, " ") + "\n"
+	cmdline := strings.TrimSpace(b.kernel.Cmdline+" "+strings.Join(b.recipe.Cmdline, " ")) + "\n"
 	manifest, sbom, err := b.reports(strings.TrimSpace(cmdline))
 	if err != nil {
 		return err
@@ -64,9 +64,13 @@ func (b *build) reports(cmdline string) (manifest, sbom []byte, err error) {
 	if b.Small {
 		c = image.Small
 	}
+	early := b.early.Entries()
+	if b.first != nil {
+		early = append(b.first.Entries(), early...)
+	}
 	m := report.Manifest{
 		Recipe: b.recipe.Name, Arch: b.arch, Compression: c.Name, Kernel: b.kernel.Version, Cmdline: cmdline, Time: b.epoch,
-		Packages: b.packages, Programs: b.programs, Root: b.tree.Entries(), Early: b.early.Entries(),
+		Packages: b.packages, Programs: b.programs, Root: b.tree.Entries(), Early: early,
 	}
 	if manifest, err = m.JSON(); err != nil {
 		return nil, nil, err

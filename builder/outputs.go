@@ -172,7 +172,7 @@ func (b *build) diskUKI(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	initrd, _, err := image.Initramfs(ctx, b.Store, "", early, b.epoch)
+	initrd, _, err := image.Initramfs(ctx, b.Store, b.first, "", early, b.epoch)
 	if err != nil {
 		return "", err
 	}

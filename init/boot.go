@@ -58,6 +58,7 @@ func (n *node) phases() []phase {
 		{name: "more mounts", after: []string{"runtime"}, do: n.moreMounts},
 		{name: "random seed", after: []string{"runtime"}, do: n.stirSeed},
 		{name: "modules", after: []string{"runtime"}, do: n.loadModules},
+		{name: "devices", after: []string{"runtime"}, do: n.findDevices},
 		{name: "sysctls", after: []string{"modules"}, do: n.sysctls},
 		{name: "network", after: []string{"runtime"}, do: n.network},
 		{name: "runtime ready", after: []string{"runtime"}, do: n.runtimeReady},
@@ -68,7 +69,7 @@ func (n *node) phases() []phase {
 
 		// Armed late: a driver that is missing or slow holds up nothing.
 		{name: "watchdog", after: []string{"modules"}, do: n.armWatchdog},
-		{name: "module lock", after: []string{"watchdog"}, do: n.lockModules},
+		{name: "module lock", after: []string{"watchdog", "devices"}, do: n.lockModules},
 	}
 }
 
@@ -232,7 +233,7 @@ func (n *node) lockModules() error {
 		return nil
 	}
 	if n.modules != nil {
-		n.printf("modules: all %d of the image are loaded, no other will be", n.modules.LoadAll())
+		n.printf("modules: %d that are no drivers are loaded too, no other will be", n.modules.LoadAll())
 	}
 	return settings.Sysctl("/", "kernel.modules_disabled", "1")
 }

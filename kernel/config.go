@@ -2,50 +2,54 @@ package kernel
 
 import (
 	"bufio"
-	_ "embed"
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 )
 
-//go:embed required.config
-var required string
+// Config is a kernel's configuration: values by option, without CONFIG_. An
+// option that is not set is not in it.
+type Config map[string]string
 
-// CheckConfig compares a kernel's configuration (the /boot/config-* file of its
-// package) with what a node requires and names every option that is missing.
-func CheckConfig(config io.Reader) error {
-	have, err := options(config)
-	if err != nil {
-		return err
-	}
-	want, err := options(strings.NewReader(required))
-	if err != nil {
-		return err
-	}
-	var missing []string
-	for _, line := range strings.Split(required, "\n") {
-		name, _, ok := strings.Cut(line, "=")
-		if !ok || strings.HasPrefix(line, "#") {
-			continue
-		}
-		if h := have[name]; h != "y" && !(h == "m" && want[name] == "m") {
-			missing = append(missing, line)
-		}
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("the kernel lacks what a node needs: %s; choose another kernel package, or build one with these options", strings.Join(missing, ", "))
-	}
-	return nil
-}
+// maxConfig bounds a configuration; Debian's largest has 350 kB.
+const maxConfig = 8 << 20
 
-// options reads "CONFIG_X=value" lines; comments and the rest are passed over.
-func options(r io.Reader) (map[string]string, error) {
-	m := map[string]string{}
-	s := bufio.NewScanner(r)
+// ReadConfig reads a configuration as /boot/config-* and .config are, or
+// compressed as /proc/config.gz is, or inside a kernel that has CONFIG_IKCONFIG.
+func ReadConfig(b []byte) (Config, error) {
+	if isKernel(b) {
+		text, err := embedded(b)
+		if err != nil {
+			return nil, err
+		}
+		return ReadConfig(text)
+	}
+	r, err := decompress(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(r, maxConfig+1))
+	if err != nil {
+		return nil, fmt.Errorf("kernel configuration: %w", err)
+	}
+	if len(text) > maxConfig {
+		return nil, fmt.Errorf("kernel configuration: it is larger than %d bytes", maxConfig)
+	}
+	c := Config{}
+	s := bufio.NewScanner(bytes.NewReader(text))
 	for s.Scan() {
-		if name, value, ok := strings.Cut(s.Text(), "="); ok && strings.HasPrefix(name, "CONFIG_") {
-			m[name] = value
+		name, value, ok := strings.Cut(s.Text(), "=")
+		if option, is := strings.CutPrefix(name, "CONFIG_"); ok && is {
+			c[option] = value
 		}
 	}
-	return m, s.Err()
+	if err := s.Err(); err != nil {
+		return nil, fmt.Errorf("kernel configuration: %w", err)
+	}
+	if len(c) == 0 {
+		return nil, errors.New("kernel configuration: there is no CONFIG_ line in it; it is a file such as /boot/config-* or /proc/config.gz, or a kernel with CONFIG_IKCONFIG")
+	}
+	return c, nil
 }

@@ -1,6 +1,7 @@
-// Package kernel takes from a kernel package what a node uses of it: the
-// kernel, the modules a recipe names with all they depend on, and an index of
-// them made by the real depmod.
+// Package kernel takes from a kernel, out of a Debian package or an OCI image,
+// what a node uses of it: the kernel, the modules a recipe names with all they
+// depend on, and an index of them made by the real depmod. It knows which options
+// a node needs (requirements.yaml) and refuses a kernel that lacks one.
 package kernel
 
 import (
@@ -25,12 +26,24 @@ func name(file string) string {
 type index struct {
 	files   map[string]string   // name -> path below /usr/lib/modules/<version>
 	deps    map[string][]string // name -> names that must be loaded before, nearest first
-	soft    map[string][]string // name -> names that are wanted along with it
+	soft    map[string][]string // name -> names or aliases that are wanted along with it
+	alias   map[string][]string // what a soft dependency may be called -> names
 	builtin map[string]bool
+
+	complete bool // builtin is all there is
 }
 
-func readIndex(dep, softdep, builtin io.Reader) (*index, error) {
-	x := &index{files: map[string]string{}, deps: map[string][]string{}, soft: map[string][]string{}, builtin: map[string]bool{}}
+// Has implements Modules.
+func (x *index) Has(n string) bool {
+	n = strings.ReplaceAll(n, "-", "_")
+	return x.files[n] != "" || x.builtin[n]
+}
+
+// Complete implements Modules.
+func (x *index) Complete() bool { return x.complete }
+
+func readIndex(dep, softdep, alias, builtin io.Reader) (*index, error) {
+	x := &index{files: map[string]string{}, deps: map[string][]string{}, soft: map[string][]string{}, alias: map[string][]string{}, builtin: map[string]bool{}}
 	err := lines(dep, func(l string) error {
 		file, rest, ok := strings.Cut(l, ":")
 		if !ok {
@@ -55,6 +68,16 @@ func readIndex(dep, softdep, builtin io.Reader) (*index, error) {
 			if !strings.HasSuffix(w, ":") {
 				x.soft[name(f[1])] = append(x.soft[name(f[1])], name(w))
 			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = lines(alias, func(l string) error {
+		if f := strings.Fields(l); len(f) == 3 && f[0] == "alias" && !strings.ContainsAny(f[1], ":*?[") { // those with a colon are devices'
+			a := strings.ReplaceAll(f[1], "-", "_")
+			x.alias[a] = append(x.alias[a], name(f[2]))
 		}
 		return nil
 	})
@@ -102,6 +125,11 @@ func (x *index) closure(want []recipe.Module) ([]Module, error) {
 		}
 		for _, s := range x.soft[n] {
 			visit(s, "wanted along with "+n)
+			if x.files[s] == "" { // the checksums that a file system asks the crypto layer for are only known by their alias
+				for _, m := range x.alias[s] {
+					visit(m, "wanted along with "+n+" as "+s)
+				}
+			}
 		}
 		packed := x.files[n]
 		stem, _, _ := strings.Cut(packed, ".ko")

@@ -16,8 +16,12 @@ kernel/lib/crc.ko.xz:
 kernel/net/netfilter/nft_chain_nat.ko.xz: kernel/net/netfilter/nf_tables.ko.xz
 kernel/net/netfilter/nf_tables.ko.xz:
 kernel/drivers/block/virtio-blk.ko.xz:
+kernel/lib/sum.ko.xz:
+kernel/crypto/crc_generic.ko.xz:
+kernel/crypto/crc-intel.ko.xz:
 `),
-		strings.NewReader("# comment\nsoftdep erofs pre: virtio-blk nowhere\n"),
+		strings.NewReader("# comment\nsoftdep erofs pre: virtio-blk nowhere\nsoftdep sum pre: crc-32c\n"),
+		strings.NewReader("# comment\nalias crc_32c crc_generic\nalias crc-32c crc_intel\nalias pci:v* sum\nshort\n"),
 		strings.NewReader("kernel/fs/ext4/ext4.ko\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -41,6 +45,7 @@ func TestClosure(t *testing.T) {
 		got  string
 	}{
 		{"dependencies come first, the nearest last", []recipe.Module{{Name: "erofs"}}, "crc lz4 virtio_blk erofs"},
+		{"a soft dependency by its alias", []recipe.Module{{Name: "sum"}}, "crc_generic crc_intel sum"},
 		{"built in", []recipe.Module{{Name: "ext4"}}, ""},
 		{"dash and underscore are one", []recipe.Module{{Name: "virtio_blk"}, {Name: "virtio-blk"}}, "virtio_blk"},
 		{"wildcard", []recipe.Module{{Name: "nft_*"}}, "nf_tables nft_chain_nat"},
@@ -64,35 +69,15 @@ func TestClosure(t *testing.T) {
 }
 
 func TestReadIndexRefusesGarbage(t *testing.T) {
-	if _, err := readIndex(strings.NewReader("no colon here"), strings.NewReader(""), strings.NewReader("")); err == nil {
+	if _, err := readIndex(strings.NewReader("no colon here"), strings.NewReader(""), strings.NewReader(""), strings.NewReader("")); err == nil {
 		t.Error("a modules.dep line without a colon was accepted")
 	}
 }
 
-func TestCheckConfig(t *testing.T) {
-	full := strings.NewReplacer("=m", "=y").Replace(required)
-	if err := CheckConfig(strings.NewReader(full)); err != nil {
-		t.Errorf("a kernel with everything built in: %v", err)
-	}
-	if err := CheckConfig(strings.NewReader(required)); err != nil {
-		t.Errorf("a kernel as required: %v", err)
-	}
-	for _, c := range []struct{ from, to, want string }{
-		{"CONFIG_SECCOMP=y", "# CONFIG_SECCOMP is not set", "CONFIG_SECCOMP=y"},
-		{"CONFIG_DEVTMPFS=y", "CONFIG_DEVTMPFS=m", "CONFIG_DEVTMPFS=y"},
-		{"CONFIG_EROFS_FS=m", "", "CONFIG_EROFS_FS=m"},
-	} {
-		in := strings.Replace(required, c.from, c.to, 1)
-		if err := CheckConfig(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s -> %q: %v", c.from, c.to, err)
-		}
-	}
-}
-
 func FuzzReadIndex(f *testing.F) {
-	f.Add("a/b.ko.xz: c.ko", "softdep b pre: c", "kernel/x.ko")
-	f.Fuzz(func(t *testing.T, dep, soft, builtin string) {
-		x, err := readIndex(strings.NewReader(dep), strings.NewReader(soft), strings.NewReader(builtin))
+	f.Add("a/b.ko.xz: c.ko", "softdep b pre: c", "alias c b", "kernel/x.ko")
+	f.Fuzz(func(t *testing.T, dep, soft, alias, builtin string) {
+		x, err := readIndex(strings.NewReader(dep), strings.NewReader(soft), strings.NewReader(alias), strings.NewReader(builtin))
 		if err != nil {
 			return
 		}

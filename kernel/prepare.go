@@ -9,27 +9,26 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
-
 	"garboard.local/builder/recipe"
-	"garboard.local/builder/source/debian"
 	"garboard.local/builder/store"
 )
 
-// Kernel is what a node uses of a kernel package.
+// Kernel is what a node uses of a kernel.
 type Kernel struct {
 	Version string   `json:"version"` // uname -r
-	Package string   `json:"package"` // "linux-image-6.12... 6.12.1-1", for the manifest
-	Boot    []Module `json:"boot"`    // in the order in which they must be loaded
-	Disks   []Module `json:"disks"`   // Boot, and the drivers of disks; see DiskFile
-	Load    []string `json:"load"`    // names, for PID 1 at every boot
-	Modules []Module `json:"modules"` // every module in the root image
-	Index   []string `json:"index"`   // file names beside the modules that depmod made
+	Origin  string   `json:"origin"`  // "deb linux-image-6.12... 6.12.1-1", for the manifest
+	Cmdline string   `json:"cmdline,omitempty"`
+	Notes   []string `json:"notes,omitempty"` // what a node on it goes without
+	Boot    []Module `json:"boot"`            // in the order in which they must be loaded
+	Disks   []Module `json:"disks"`           // Boot, and the drivers of disks; see DiskFile
+	Load    []string `json:"load"`            // names, for PID 1 at every boot
+	Modules []Module `json:"modules"`         // every module in the root image
+	Index   []string `json:"index"`           // file names beside the modules that depmod made
+	// Firmware is what the modules, and the drivers in the kernel, may ask for.
+	Firmware []Firmware `json:"firmware,omitempty"`
 	// Dir holds vmlinuz and lib/modules/<version>/.
 	Dir string `json:"-"`
 }
@@ -45,37 +44,23 @@ func (k *Kernel) File(rel string) string {
 // DiskFile is the path on the build host of a module of Disks.
 func (k *Kernel) DiskFile(rel string) string { return filepath.Join(k.Dir, "disks", rel) }
 
-var imageRE = regexp.MustCompile(`^linux-image-[0-9]`)
-
-// Find picks the kernel image among the packages that a recipe's kernel package leads to.
-func Find(debs []debian.Package) (debian.Package, error) {
-	for _, d := range debs {
-		if imageRE.MatchString(d.Name) {
-			return d, nil
-		}
-	}
-	return debian.Package{}, errors.New("kernel.package: neither it nor what it depends on is a kernel image (linux-image-<version>)")
-}
-
 // Run makes the command that runs a host tool.
 type Run func(tool string, args ...string) *exec.Cmd
 
 // Prepare unpacks the modules that the recipe names, with what they depend on,
-// and has depmod index them. They are stored decompressed: the root image
-// compresses them, and a node need not run xz at boot.
-func Prepare(ctx context.Context, st *store.Store, run Run, toolKey string, deb debian.Package, want recipe.Kernel) (*Kernel, error) {
-	files, err := debian.Files(ctx, st, deb)
-	if err != nil {
-		return nil, err
-	}
+// and has depmod index them. They are stored decompressed, and otherwise as they
+// came, a signature at their end included: the root image compresses them, and a
+// node need not run xz at boot.
+// A kernel that lacks what a node of the architecture needs is an error.
+func Prepare(ctx context.Context, st *store.Store, run Run, toolKey, arch string, src *Source, want recipe.Kernel) (*Kernel, error) {
 	wantKey, err := json.Marshal(want)
 	if err != nil {
 		return nil, err
 	}
-	key := store.Key("kernel 5", deb.SHA256, toolKey, required, string(wantKey))
+	key := store.Key("kernel 6", src.Key, toolKey, arch, string(requirements), string(wantKey))
 	dir, _, err := st.Action(ctx, key, func(ctx context.Context, dir string) error {
-		if err := prepare(ctx, dir, run, files, deb, want); err != nil {
-			return fmt.Errorf("kernel %s: %w", deb.Name, err)
+		if err := prepare(ctx, dir, run, arch, src, want); err != nil {
+			return fmt.Errorf("kernel %s (%s): %w", src.Version, src.Origin, err)
 		}
 		return nil
 	})
@@ -94,30 +79,16 @@ func Prepare(ctx context.Context, st *store.Store, run Run, toolKey string, deb 
 	return k, nil
 }
 
-func prepare(ctx context.Context, dir string, run Run, files *debian.Contents, deb debian.Package, want recipe.Kernel) error {
-	k := &Kernel{Version: strings.TrimPrefix(deb.Name, "linux-image-"), Package: deb.Name + " " + deb.Version, Dir: dir}
-	all := map[string]string{} // path below /usr/lib/modules/<version> -> path on this host
-	for _, f := range files.Files {
-		p := strings.TrimPrefix(strings.TrimPrefix(f.Path, "usr/"), "lib/modules/"+k.Version+"/")
-		switch {
-		case f.Type != "file":
-		case f.Path == "boot/vmlinuz-"+k.Version:
-			if err := copyFile(files.Content(f), k.Vmlinuz()); err != nil {
-				return err
-			}
-		case f.Path == "boot/config-"+k.Version:
-			if err := checkConfigFile(files.Content(f)); err != nil {
-				return err
-			}
-		case p != strings.TrimPrefix(f.Path, "usr/"):
-			all[p] = files.Content(f)
-		}
+func prepare(ctx context.Context, dir string, run Run, arch string, src *Source, want recipe.Kernel) error {
+	k := &Kernel{Version: src.Version, Origin: src.Origin, Cmdline: src.Cmdline, Dir: dir}
+	if err := copyFile(src.Vmlinuz, k.Vmlinuz()); err != nil {
+		return err
 	}
-	if _, err := os.Stat(k.Vmlinuz()); err != nil {
-		return errors.New("the package holds no /boot/vmlinuz-" + k.Version)
-	}
-	x, err := scan(ctx, run, k.Version, all)
+	x, err := scan(ctx, run, k.Version, src.Modules)
 	if err != nil {
+		return err
+	}
+	if err := k.check(arch, src, x); err != nil {
 		return err
 	}
 	if k.Boot, err = x.closure(want.Boot); err != nil {
@@ -139,13 +110,13 @@ func prepare(ctx context.Context, dir string, run Run, files *debian.Contents, d
 		return err
 	}
 	for _, m := range k.Modules {
-		if err := unpack(all[m.packed], m.packed, k.File(m.File)); err != nil {
+		if err := unpack(src.Modules[m.packed], k.File(m.File)); err != nil {
 			return fmt.Errorf("module %s: %w", m.Name, err)
 		}
 	}
 	for _, f := range []string{"modules.builtin", "modules.builtin.modinfo", "modules.order"} {
-		if all[f] != "" {
-			if err := copyFile(all[f], k.File(f)); err != nil {
+		if src.Modules[f] != "" {
+			if err := copyFile(src.Modules[f], k.File(f)); err != nil {
 				return err
 			}
 		}
@@ -154,9 +125,12 @@ func prepare(ctx context.Context, dir string, run Run, files *debian.Contents, d
 		return err
 	}
 	for _, m := range k.Disks { // after depmod, which must not count on them
-		if err := unpack(all[m.packed], m.packed, k.DiskFile(m.File)); err != nil {
+		if err := unpack(src.Modules[m.packed], k.DiskFile(m.File)); err != nil {
 			return fmt.Errorf("module %s: %w", m.Name, err)
 		}
+	}
+	if k.Firmware, err = k.firmware(); err != nil {
+		return err
 	}
 	k.Index = []string{"modules.dep", "modules.alias", "modules.softdep", "modules.builtin", "modules.builtin.modinfo"}
 	b, err := json.MarshalIndent(k, "", " ")
@@ -164,6 +138,39 @@ func prepare(ctx context.Context, dir string, run Run, files *debian.Contents, d
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, "kernel.json"), b, 0o644)
+}
+
+// check refuses a kernel that no node runs on, and notes what a node goes without.
+func (k *Kernel) check(arch string, src *Source, x *index) error {
+	var config Config
+	if src.Config != nil {
+		var err error
+		if config, err = ReadConfig(src.Config); err != nil {
+			return err
+		}
+	} else {
+		k.Notes = append(k.Notes, "its configuration could not be checked, only its modules: "+src.Unknown)
+	}
+	missing, lost, err := Check(arch, config, x)
+	if err != nil {
+		return err
+	}
+	for _, g := range lost {
+		k.Notes = append(k.Notes, g.String())
+	}
+	return Unfit(missing)
+}
+
+// Unfit is the error for what a kernel lacks; nil if it lacks nothing.
+func Unfit(missing []Gap) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	s := "it lacks what a node needs:"
+	for _, g := range missing {
+		s += "\n  " + g.String()
+	}
+	return errors.New(s + "\nchoose another kernel, or build one with these options (docs/kernels.md)")
 }
 
 // scan has depmod index every module of the package.
@@ -174,6 +181,9 @@ func scan(ctx context.Context, run Run, version string, all map[string]string) (
 	}
 	defer os.RemoveAll(tmp)
 	base := filepath.Join(tmp, "lib/modules", version)
+	if err := os.MkdirAll(base, 0o755); err != nil {
+		return nil, err
+	}
 	for rel, src := range all {
 		to := filepath.Join(base, rel)
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
@@ -186,14 +196,24 @@ func scan(ctx context.Context, run Run, version string, all map[string]string) (
 	if err := depmod(ctx, run, tmp, version); err != nil {
 		return nil, err
 	}
-	var r [3]io.ReadCloser
-	for i, f := range []string{"modules.dep", "modules.softdep", "modules.builtin"} {
-		if r[i], err = os.Open(filepath.Join(base, f)); err != nil {
+	var r [4]io.Reader
+	for i, f := range []string{"modules.dep", "modules.softdep", "modules.alias", "modules.builtin"} {
+		file, err := os.Open(filepath.Join(base, f))
+		if errors.Is(err, os.ErrNotExist) && all[f] == "" && f == "modules.builtin" {
+			r[i] = strings.NewReader("")
+			continue
+		}
+		if err != nil {
 			return nil, err
 		}
-		defer r[i].Close()
+		defer file.Close()
+		r[i] = file
 	}
-	return readIndex(r[0], r[1], r[2])
+	x, err := readIndex(r[0], r[1], r[2], r[3])
+	if err == nil {
+		x.complete = all["modules.builtin"] != ""
+	}
+	return x, err
 }
 
 func depmod(ctx context.Context, run Run, dir, version string) error {
@@ -205,20 +225,14 @@ func depmod(ctx context.Context, run Run, dir, version string) error {
 	return ctx.Err()
 }
 
-// unpack writes a module decompressed. The suffix says how it is packed.
-func unpack(from, packedName, to string) error {
+// unpack writes a module decompressed.
+func unpack(from, to string) error {
 	f, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	var r io.Reader = f
-	switch filepath.Ext(packedName) {
-	case ".xz":
-		r, err = xz.NewReader(f)
-	case ".zst":
-		r, err = zstd.NewReader(f)
-	}
+	r, err := decompress(f)
 	if err != nil {
 		return err
 	}
@@ -244,13 +258,4 @@ func write(r io.Reader, to string) error {
 	}
 	_, err = io.Copy(w, r)
 	return errors.Join(err, w.Close())
-}
-
-func checkConfigFile(p string) error {
-	f, err := os.Open(p)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return CheckConfig(f)
 }

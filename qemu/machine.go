@@ -28,8 +28,12 @@ type Machine struct {
 	Cmdline   string
 	MemoryMiB int // 2048
 	CPUs      int // 2
-	Disks     []Disk
-	Forwards  []Forward
+	// Devices come before the disks and as QEMU's -device takes them: controllers
+	// that a disk is behind, more network cards ("igb,netdev=net1" gets its netdev).
+	Devices  []string
+	NIC      string // of the first network card: virtio-net-pci
+	Disks    []Disk
+	Forwards []Forward
 	// NoNetwork leaves the machine without a network card.
 	NoNetwork bool
 	// Firmware is a UEFI image for -bios. On arm64 one is needed for the power
@@ -44,12 +48,16 @@ type Machine struct {
 	Output func(Line)
 }
 
-// Disk is a virtio block device.
+// Disk is a disk, for virtio if nothing else is said.
 type Disk struct {
 	Path     string // or a URL that QEMU knows, as package powercut has them
 	Format   string // "raw" if empty
 	ReadOnly bool
 	Snapshot bool // writes are thrown away at the end
+	// Device is what -device takes, without drive=: "virtio-blk-pci" if empty.
+	Device string
+	// Late: there is no device at first. Plug makes one.
+	Late bool
 }
 
 // Forward carries TCP connections to a port on the host's loopback address
@@ -156,9 +164,21 @@ func (m Machine) args(accel accelChoice, qmpPath string) []string {
 		netdev += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-:%d", f.Host, f.Guest)
 	}
 	if !m.NoNetwork {
-		add("-netdev", netdev, "-device", "virtio-net-pci,netdev=net0,romfile=")
+		nic := m.NIC
+		if nic == "" {
+			nic = "virtio-net-pci"
+		}
+		add("-netdev", netdev, "-device", nic+",netdev=net0,romfile=")
 	}
 	add("-device", "virtio-rng-pci")
+	for _, d := range m.Devices {
+		if _, rest, ok := strings.Cut(d, ",netdev="); ok {
+			id, _, _ := strings.Cut(rest, ",")
+			add("-netdev", "user,id="+id)
+			d += ",romfile="
+		}
+		add("-device", d)
+	}
 	for i, d := range m.Disks {
 		format := d.Format
 		if format == "" {
@@ -171,11 +191,19 @@ func (m Machine) args(accel accelChoice, qmpPath string) []string {
 		if d.Snapshot {
 			spec += ",snapshot=on"
 		}
-		device := fmt.Sprintf("virtio-blk-pci,drive=disk%d", i)
+		add("-drive", spec)
+		if d.Late {
+			continue
+		}
+		device := d.Device
+		if device == "" {
+			device = "virtio-blk-pci"
+		}
+		device += fmt.Sprintf(",drive=disk%d", i)
 		if m.Kernel == "" && i == 0 {
 			device += ",bootindex=0" // before the network
 		}
-		add("-drive", spec, "-device", device)
+		add("-device", device)
 	}
 	return a
 }

@@ -21,25 +21,38 @@ import (
 // cpioLimit is the largest size that the newc format's eight hexadecimal digits hold.
 const cpioLimit = 1<<32 - 1
 
-// Initramfs writes an initramfs of two concatenated archives: first the root
-// image, stored as it is because it is compressed already, then the early files
-// (PID 1, modules), compressed with zstd. The kernel unpacks both
-// (Documentation/driver-api/early-userspace/buffer-format.rst). With rootImage ""
-// there is only the second: the root image lies elsewhere.
-func Initramfs(ctx context.Context, st *store.Store, rootImage string, early *rootfs.Tree, epoch time.Time) (file string, cached bool, err error) {
+// Initramfs writes an initramfs of up to three concatenated archives: updates of
+// the processor's microcode, if there are any, which the kernel looks for at the
+// very beginning; the root image, stored as it is because it is compressed
+// already; and the early files (PID 1, modules), compressed with zstd. The kernel
+// unpacks all (Documentation/driver-api/early-userspace/buffer-format.rst). With
+// rootImage "" the root image lies elsewhere.
+func Initramfs(ctx context.Context, st *store.Store, microcode *rootfs.Tree, rootImage string, early *rootfs.Tree, epoch time.Time) (file string, cached bool, err error) {
 	rootSum := ""
 	if rootImage != "" {
 		if rootSum, err = store.HashFile(rootImage); err != nil {
 			return "", false, err
 		}
 	}
-	key := store.Key("initramfs 2", rootSum, early.Key(), epoch.UTC().Format(time.RFC3339))
+	first := ""
+	if microcode != nil {
+		first = microcode.Key()
+	}
+	key := store.Key("initramfs 3", first, rootSum, early.Key(), epoch.UTC().Format(time.RFC3339))
 	dir, cached, err := st.Action(ctx, key, func(ctx context.Context, dir string) error {
 		w, err := os.Create(filepath.Join(dir, "initramfs.img"))
 		if err != nil {
 			return err
 		}
 		defer w.Close()
+		if microcode != nil {
+			if err := errors.Join(WriteCPIO(w, microcode, epoch), pad(w)); err != nil {
+				return err
+			}
+			if _, err := w.Seek(0, io.SeekEnd); err != nil {
+				return err
+			}
+		}
 		if rootImage != "" {
 			if err := writeRootArchive(w, rootImage, rootSum, epoch); err != nil {
 				return err

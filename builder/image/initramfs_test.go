@@ -103,11 +103,11 @@ func TestInitramfsIsTwoArchivesPaddedForAThird(t *testing.T) {
 	if err := os.WriteFile(img, bytes.Repeat([]byte("erofs"), 1000), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	file, cached, err := Initramfs(context.Background(), st, img, oddTree(t), epoch)
+	file, cached, err := Initramfs(context.Background(), st, nil, img, oddTree(t), epoch)
 	if err != nil || cached {
 		t.Fatalf("cached %t, %v", cached, err)
 	}
-	if _, cached, err := Initramfs(context.Background(), st, img, oddTree(t), epoch); err != nil || !cached {
+	if _, cached, err := Initramfs(context.Background(), st, nil, img, oddTree(t), epoch); err != nil || !cached {
 		t.Errorf("the same again: cached %t, %v", cached, err)
 	}
 	b, err := os.ReadFile(file)
@@ -147,6 +147,64 @@ func TestInitramfsIsTwoArchivesPaddedForAThird(t *testing.T) {
 		if strings.Join(got, " ") != part.names {
 			t.Errorf("an archive begins with %q, want %s", got, part.names)
 		}
+	}
+}
+
+// The kernel looks for microcode from the first byte on, in an archive that is not
+// compressed, and goes on behind it only at a multiple of four.
+func TestMicrocodeComesFirst(t *testing.T) {
+	dir := t.TempDir()
+	st, err := store.Open(filepath.Join(dir, "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := filepath.Join(dir, "root.erofs")
+	if err := os.WriteFile(img, []byte("erofs"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const name = "kernel/x86/microcode/GenuineIntel.bin"
+	files := map[string]string{}
+	for _, content := range []string{"microcode", "newer"} {
+		tree := rootfs.New()
+		if err := tree.Add(rootfs.FromBytes(name, 0o444, []byte(content), "deb", "reason")); err != nil {
+			t.Fatal(err)
+		}
+		file, cached, err := Initramfs(context.Background(), st, tree, img, oddTree(t), epoch)
+		if err != nil || cached {
+			t.Fatalf("cached %t, %v", cached, err)
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[content] = file
+		r := cpio.NewReader(bytes.NewReader(b))
+		var names []string
+		for {
+			h, err := r.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, h.Name)
+			if h.Name == name {
+				if got, err := io.ReadAll(r); err != nil || string(got) != content {
+					t.Errorf("%q, %v", got, err)
+				}
+			}
+		}
+		if want := "kernel kernel/x86 kernel/x86/microcode " + name; strings.Join(names, " ") != want {
+			t.Errorf("first archive %q, want %q", names, want)
+		}
+		at := bytes.Index(b, []byte("root.erofs\x00")) - 110 // the header's size
+		if at < 0 || at%4 != 0 || string(b[at:at+6]) != "070701" {
+			t.Errorf("the second archive begins at %d", at)
+		}
+	}
+	if files["microcode"] == files["newer"] {
+		t.Error("other microcode is the same initramfs")
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 
 // Change is one difference between two locks.
 type Change struct {
-	Section  string // "debian amd64", "tools arm64", "components", "go"
-	Name     string // of the package or component
-	Old, New string // versions; empty where it was added or removed
+	Section  string // "debian amd64", "tools arm64", "oci amd64", "components", "go"
+	Name     string // of the package, component or image
+	Old, New string // versions or digests; empty where it was added or removed
 }
 
 // String is "+ pkg 1.2", "- pkg 1.1" or "~ pkg 1.1 -> 1.2".
@@ -56,7 +56,20 @@ func Diff(old, new *Lock) []Change {
 	for _, arch := range []string{"amd64", "arm64"} {
 		out = append(out, diffMaps("tools "+arch, pins(old.Tools[arch]), pins(new.Tools[arch]))...)
 	}
+	for _, arch := range []string{"amd64", "arm64"} {
+		out = append(out, diffMaps("oci "+arch, digests(old.OCI, arch), digests(new.OCI, arch))...)
+	}
 	return out
+}
+
+func digests(images map[string]map[string]string, arch string) map[string]pin {
+	m := map[string]pin{}
+	for ref, by := range images {
+		if d := by[arch]; d != "" {
+			m[ref] = pin{version: d}
+		}
+	}
+	return m
 }
 
 // pin is a version and the hash of what stands behind it.

@@ -40,6 +40,9 @@ type Lock struct {
 	Debian     Debian                      `yaml:"debian"`
 	Tools      map[string][]debian.Package `yaml:"tools"`      // packages that the build runs, by the build host's architecture
 	Components map[string]Component        `yaml:"components"` // by name below overlays/src
+	// OCI are images in registries: the digest of each one's manifest, by the
+	// reference that a recipe gives and the node's architecture.
+	OCI map[string]map[string]string `yaml:"oci,omitempty"`
 }
 
 // Debian is what goes onto nodes.
@@ -158,6 +161,9 @@ func (l *Lock) validate() error {
 		return err
 	}
 	if err := validatePackages("tools", l.Tools); err != nil {
+		return err
+	}
+	if err := validateOCI(l.OCI); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.Components)) {

@@ -23,6 +23,9 @@ type Requests struct {
 	ToolExclude []string // packages that are not followed for tools
 	ToolArchs   []string // of build hosts; nil means amd64 and arm64
 
+	OCI    map[string][]string // images in registries, by architecture: references
+	AskOCI ResolveOCI          // required if there are any
+
 	ComponentsDir string // overlays/src
 	GoVersion     string // such as 1.26.8
 }
@@ -33,7 +36,11 @@ func Resolve(ctx context.Context, a Archive, q Requests) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lock{Version: formatVersion, Go: q.GoVersion, Components: components}
+	images, err := resolveOCI(ctx, q.AskOCI, q.OCI)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lock{Version: formatVersion, Go: q.GoVersion, Components: components, OCI: images}
 	return l, l.resolveDebian(ctx, a, q, func([]debian.Package) []debian.Package { return nil })
 }
 

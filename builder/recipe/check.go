@@ -34,8 +34,8 @@ func (r *Recipe) Check() error {
 	if _, err := watchdog.Parse(r.Watchdog); err != nil {
 		return bad("%v", err)
 	}
-	if r.Kernel.Package == "" {
-		return bad("kernel.package is missing (for VMs: linux-image-cloud-{arch})")
+	if err := r.Kernel.check(); err != nil {
+		return bad("kernel.%v", err)
 	}
 	if err := errors.Join(checkOutputs(r.Outputs), r.Disk.check()); err != nil {
 		return bad("%v", err)
@@ -159,10 +159,8 @@ func (r *Recipe) For(arch string) (*Recipe, error) {
 		return out
 	}
 	c := *r
-	c.Kernel = Kernel{
-		Package: x.Replace(r.Kernel.Package),
-		Boot:    modules(r.Kernel.Boot), Disks: modules(r.Kernel.Disks), Load: modules(r.Kernel.Load), Available: modules(r.Kernel.Available),
-	}
+	c.Kernel = r.Kernel.forArch(arch, x.Replace)
+	c.Kernel.Boot, c.Kernel.Disks, c.Kernel.Load, c.Kernel.Available = modules(r.Kernel.Boot), modules(r.Kernel.Disks), modules(r.Kernel.Load), modules(r.Kernel.Available)
 	c.Cmdline = all(r.Cmdline)
 	c.Packages = nil
 	for _, p := range r.Packages {

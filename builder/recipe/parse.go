@@ -69,6 +69,9 @@ func load(file string, depth int) (*Recipe, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w\n  extended by %s", err, file)
 	}
+	if r.Kernel.Package != "" || r.Kernel.OCI != "" { // one source takes the other's place
+		base.Kernel.Package, base.Kernel.OCI = "", ""
+	}
 	merge(reflect.ValueOf(base).Elem(), reflect.ValueOf(r).Elem())
 	return base, nil
 }
@@ -95,6 +98,9 @@ func Parse(file string, b []byte) (*Recipe, error) {
 	r.File, r.Dir = file, filepath.Dir(file)
 	if r.Runtime != "" {
 		r.Runtime = filepath.Join(r.Dir, r.Runtime)
+	}
+	if LocalOCI(r.Kernel.OCI) && !filepath.IsAbs(r.Kernel.OCI) {
+		r.Kernel.OCI = localOCI(filepath.Join(r.Dir, r.Kernel.OCI))
 	}
 	for i := range r.Overlays {
 		if r.Overlays[i].Path != "" {

@@ -59,6 +59,10 @@ type Recipe struct {
 type Kernel struct {
 	// Package is a Debian kernel image package, or the metapackage that depends on one.
 	Package string `yaml:"package,omitempty" json:"package,omitempty"`
+	// OCI is a container image laid out as LinuxKit's kernels (kernel, kernel.tar,
+	// cmdline), in place of a package: a reference in a registry, or, beginning with
+	// ./, ../ or /, an OCI layout or an archive of one, relative to this file.
+	OCI string `yaml:"oci,omitempty" json:"oci,omitempty"`
 	// Boot modules lie in the initramfs: what is needed to reach the root image.
 	Boot []Module `yaml:"boot,omitempty" json:"boot,omitempty"`
 	// Disks modules lie in the initramfs of disk images whose root image is read from
@@ -70,6 +74,29 @@ type Kernel struct {
 	// Available modules are loaded by the kernel when it asks for them.
 	// A name may hold wildcards (nft_*), or be a path below kernel/ that ends in a slash.
 	Available []Module `yaml:"available,omitempty" json:"available,omitempty"`
+	// Firmware are packages with firmware: of each, the files that a module of the
+	// image asks for enter the image, and those named here.
+	Firmware []Firmware `yaml:"firmware,omitempty" json:"firmware,omitempty"`
+	// Microcode are packages with updates for processors, which the kernel loads
+	// before all else.
+	Microcode []Microcode `yaml:"microcode,omitempty" json:"microcode,omitempty"`
+}
+
+// Firmware is a Debian package with files below /usr/lib/firmware.
+type Firmware struct {
+	Package string `yaml:"package" json:"package"`
+	Reason  string `yaml:"reason" json:"reason"`
+	Arch    string `yaml:"arch,omitempty" json:"arch,omitempty" jsonschema:"enum=amd64,enum=arm64"`
+	// Files enter the image though no module names them: absolute paths;
+	// wildcards as in path.Match.
+	Files []string `yaml:"files,omitempty" json:"files,omitempty"`
+}
+
+// Microcode is a Debian package with files in /usr/lib/firmware/amd-ucode or intel-ucode.
+type Microcode struct {
+	Package string `yaml:"package" json:"package"`
+	Reason  string `yaml:"reason" json:"reason"`
+	Arch    string `yaml:"arch,omitempty" json:"arch,omitempty" jsonschema:"enum=amd64"`
 }
 
 // Module is a kernel module, with dependencies taken along.

@@ -15,6 +15,7 @@ import (
 	"garboard.local/builder/lock"
 	"garboard.local/builder/recipe"
 	"garboard.local/builder/source/debian"
+	"garboard.local/builder/source/oci"
 )
 
 // hostTools are the Debian packages whose programs run on the build host.
@@ -100,7 +101,7 @@ func goVersion(l *lock.Lock) string {
 
 // requests gathers what all recipes of the repository ask for.
 func requests(root string) (lock.Requests, error) {
-	req := lock.Requests{Packages: map[string][]string{}, Tools: hostTools(), ComponentsDir: filepath.Join(root, builder.ComponentsDir), Exclude: builder.NotFollowed}
+	req := lock.Requests{Packages: map[string][]string{}, OCI: map[string][]string{}, AskOCI: oci.Resolve, Tools: hostTools(), ComponentsDir: filepath.Join(root, builder.ComponentsDir), Exclude: builder.NotFollowed}
 	files, err := filepath.Glob(filepath.Join(root, "recipes", "*.yaml"))
 	if err != nil {
 		return req, err
@@ -122,6 +123,9 @@ func requests(root string) (lock.Requests, error) {
 				if !slices.Contains(req.Packages[arch], n) {
 					req.Packages[arch] = append(req.Packages[arch], n)
 				}
+			}
+			if ref := a.Kernel.OCI; ref != "" && !recipe.LocalOCI(ref) && !slices.Contains(req.OCI[arch], ref) {
+				req.OCI[arch] = append(req.OCI[arch], ref)
 			}
 		}
 	}

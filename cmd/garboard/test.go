@@ -21,21 +21,23 @@ func testCommand(g *global) *cobra.Command {
 	var flags buildFlags
 	var run string
 	cmd := &cobra.Command{
-		Use:   "test [unit] [components] [node]",
+		Use:   "test [unit] [components] [node] [kernels]",
 		Short: "Run the tests: unit, patched components, and nodes in QEMU",
-		Long: `Test runs what is named, or everything:
+		Long: `Test runs what is named, or the first three:
 
   unit        go test -race ./...
   components  the unit tests of patched Go components
   node        builds the recipes node, test and test-containerd, boots them in QEMU
-              and has them prove what a node promises`,
+              and has them prove what a node promises
+  kernels     boots nodes with other kernels: the one for real machines
+              (recipes/test-metal.yaml), and one out of an OCI image`,
 		Example: `  garboard test
   garboard test unit
   garboard test node --arch amd64 --run 'TestVMNodeRunsHello/amd64'`,
-		ValidArgs: []string{"unit", "components", "node"},
+		ValidArgs: []string{"unit", "components", "node", "kernels"},
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.OnlyValidArgs(cmd, args); err != nil {
-				return usageError{fmt.Errorf("%w; known are unit, components, node", err)}
+				return usageError{fmt.Errorf("%w; known are unit, components, node, kernels", err)}
 			}
 			return nil
 		},
@@ -53,6 +55,8 @@ func testCommand(g *global) *cobra.Command {
 					err = g.testComponents(cmd.Context())
 				case "node":
 					err = g.testNode(cmd.Context(), flags, run)
+				case "kernels":
+					err = g.testKernels(cmd.Context(), flags, run)
 				}
 				if err != nil {
 					errs = append(errs, fmt.Errorf("test %s: %w", a, err))
@@ -153,15 +157,21 @@ func (g *global) testNode(ctx context.Context, flags buildFlags, run string) err
 	for _, r := range results {
 		printResult(os.Stderr, r)
 	}
+	args := []string{"-skip", "^" + kernelTests}
+	if run != "" {
+		args = append(args, "-run", run)
+	}
+	return goTestImages(ctx, o, flags.output, append(args, "./builder/image", "./init/data", "./qemu")...)
+}
+
+// goTestImages runs tests on images that were built.
+func goTestImages(ctx context.Context, o builder.Options, output string, args ...string) error {
 	tools, _, err := builder.HostTools(ctx, o, hostTools()...)
 	if err != nil {
 		return err
 	}
-	args := []string{"-count=1", "-v", "-p=1", "-timeout=45m"} // -p=1: one at a time, and shown as it comes
-	if run != "" {
-		args = append(args, "-run", run)
-	}
-	return goTest(ctx, o.Root, []string{imagesEnv + "=" + flags.output, toolsEnv + "=" + tools}, append(args, "./builder/image", "./builder/inspect", "./builder/report", "./contents", "./init/data", "./qemu")...)
+	all := []string{"-count=1", "-v", "-p=1", "-timeout=45m"} // -p=1: one at a time, and shown as it comes
+	return goTest(ctx, o.Root, []string{imagesEnv + "=" + output, toolsEnv + "=" + tools}, append(all, args...)...)
 }
 
 // goTest runs go test; ctrl-C reaches its whole process group.

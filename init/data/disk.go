@@ -45,11 +45,7 @@ func disks(sys string) ([]disk, error) {
 		if d.size <= 0 || d.sector <= 0 || number(dir, "ro") != 0 {
 			continue
 		}
-		for _, f := range []string{"serial", "device/serial"} {
-			if d.serial == "" {
-				d.serial = text(dir, f)
-			}
-		}
+		d.serial = serial(dir)
 		children, err := os.ReadDir(dir)
 		if err != nil {
 			continue // it went away
@@ -64,6 +60,29 @@ func disks(sys string) ([]disk, error) {
 	}
 	slices.SortFunc(out, func(a, b disk) int { return strings.Compare(a.name, b.name) })
 	return out, nil
+}
+
+// serial is what the disk in /sys/block calls its serial number: by its driver, by
+// SCSI (SPC-4, vital product data page 80h), or the USB device that it is part of.
+func serial(dir string) string {
+	for _, f := range []string{"serial", "device/serial"} {
+		if s := text(dir, f); s != "" {
+			return s
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "device/vpd_pg80")); err == nil && len(b) > 4 && b[1] == 0x80 {
+		n := min(int(b[2])<<8|int(b[3]), len(b)-4)
+		if s := strings.Trim(string(b[4:4+n]), " \x00"); s != "" {
+			return s
+		}
+	}
+	device, err := filepath.EvalSymlinks(filepath.Join(dir, "device"))
+	for ; err == nil && filepath.Dir(device) != device; device = filepath.Dir(device) {
+		if text(device, "idVendor") != "" {
+			return text(device, "serial")
+		}
+	}
+	return ""
 }
 
 func hasAny(s string, prefixes ...string) bool {
@@ -138,7 +157,11 @@ var storage = []struct{ bus, prefix, part, module string }{
 	// looked up faster than an alias.
 	{bus: "pci", part: "bc01sc06", module: "ahci"},
 	{bus: "pci", part: "bc01sc01", module: "ata_piix"},
-	{bus: "pci", part: "bc01"}, // all of class "mass storage"
+	{bus: "pci", part: "bc01"},     // all of class "mass storage"
+	{bus: "pci", part: "bc08sc05"}, // controllers of SD cards and eMMC
+	{bus: "mmc"},
+	{bus: "pci", part: "bc0Csc03"}, // USB controllers
+	{bus: "usb", part: "ic08"},     // USB mass storage
 	{bus: "vmbus"},
 	{bus: "xen", prefix: "xen:vbd"},
 	{bus: "scsi", prefix: "scsi:t-0x00"}, // disks, behind any host

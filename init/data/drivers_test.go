@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -18,12 +19,53 @@ func TestDrivers(t *testing.T) {
 		"bus/pci/devices/0000:00:02.0/modalias": "pci:v00001AF4d00001000sv00001AF4sd00000001bc02sc00i00",
 		"bus/scsi/devices/0:0:0:0/modalias":     "scsi:t-0x00",
 		"bus/scsi/devices/0:0:0:0/driver/x":     "bound already",
+		"bus/pci/devices/0000:00:1d.7/modalias": "pci:v00008086d0000293Asv00001AF4sd00001100bc0Csc03i20",
+		"bus/usb/devices/1-1:1.0/modalias":      "usb:v46F4p0001d0000dc00dsc00dp00ic08isc06ip50in00",
+		"bus/usb/devices/1-2:1.0/modalias":      "usb:v0627p0001d0000dc00dsc00dp00ic03isc01ip01in00", // keyboard
+		"bus/mmc/devices/mmc0:0001/modalias":    "mmc:block",
 	} {
 		m.sysfile(f, s)
 	}
-	want := []string{"virtio:d00000002v00001AF4", "ahci", "pci:v000015ADd000007C0sv000015ADsd000007C0bc01sc07i00"}
+	want := []string{"virtio:d00000002v00001AF4", "ahci", "pci:v000015ADd000007C0sv000015ADsd000007C0bc01sc07i00",
+		"mmc:block", "pci:v00008086d0000293Asv00001AF4sd00001100bc0Csc03i20", "usb:v46F4p0001d0000dc00dsc00dp00ic08isc06ip50in00"}
 	if got := drivers(m.Sys); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestSerial(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"virtio": {map[string]string{"block/vda/serial": "V1"}, "V1"},
+		"nvme":   {map[string]string{"block/vda/device/serial": "N1"}, "N1"},
+		"scsi":   {map[string]string{"block/vda/device/vpd_pg80": "\x00\x80\x00\x06  S1  "}, "S1"},
+		"usb stick": {map[string]string{"devices/usb1/1-1/serial": "U1", "devices/usb1/1-1/idVendor": "46f4", "devices/usb1/1-1/1-1:1.0/host2/target2:0:0/2:0:0:0/type": "0",
+			"block/vda/device@": "devices/usb1/1-1/1-1:1.0/host2/target2:0:0/2:0:0:0"}, "U1"},
+		"usb stick without": {map[string]string{"devices/usb1/1-1/idVendor": "46f4", "block/vda/device@": "devices/usb1/1-1"}, ""},
+		"none":              {map[string]string{"block/vda/device/vpd_pg80": "\x00\x80\x00\x00"}, ""},
+		"damaged":           {map[string]string{"block/vda/device/vpd_pg80": "\x00"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			for f, s := range c.files {
+				if link, ok := strings.CutSuffix(f, "@"); ok {
+					at := filepath.Join(m.Sys, link)
+					if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.Symlink(filepath.Join(m.Sys, s), at); err != nil {
+						t.Fatal(err)
+					}
+					continue
+				}
+				m.sysfile(f, s)
+			}
+			if got := serial(filepath.Join(m.Sys, "block/vda")); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
 	}
 }
 

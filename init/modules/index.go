@@ -33,15 +33,13 @@ type Index struct {
 	builtin map[string]bool
 
 	once     sync.Once // the aliases, a long list, are read when first needed
-	aliases  []alias
+	aliases  aliases
 	aliasErr error
 	soft     map[string][2][]string // canonical name -> pre, post
 
 	mu   sync.Mutex
 	done map[string]error // path -> result of loading it
 }
-
-type alias struct{ pattern, module string }
 
 // Open reads the index in dir (/usr/lib/modules/<release>). load gives one
 // module file to the kernel; nil means finit_module(2).
@@ -85,11 +83,15 @@ func name(p string) string {
 
 func canonical(n string) string { return strings.ReplaceAll(n, "-", "_") }
 
-// LoadAll loads every module of the image, before no more can be. It returns how
-// many the kernel has taken; one that finds no device is no fault.
+// LoadAll loads every module of the image, before no more can be, except drivers
+// of devices: those that the machine has are loaded already. It returns how many
+// the kernel has taken; one that it refuses is no fault.
 func (x *Index) LoadAll() (loaded int) {
+	if err := x.readAliases(); err != nil {
+		return 0
+	}
 	for _, m := range slices.Sorted(maps.Keys(x.file)) {
-		if x.loadNamed(m, map[string]bool{}) == nil {
+		if !x.aliases.device[m] && x.loadNamed(m, map[string]bool{}) == nil {
 			loaded++
 		}
 	}
@@ -132,14 +134,7 @@ func (x *Index) resolve(n string) ([]string, error) {
 	if err := x.readAliases(); err != nil {
 		return nil, err
 	}
-	var out []string
-	seen := map[string]bool{}
-	for _, a := range x.aliases {
-		if !seen[a.module] && (a.pattern == c || match(a.pattern, c)) {
-			seen[a.module] = true
-			out = append(out, a.module)
-		}
-	}
+	out := x.aliases.find(c)
 	if len(out) == 0 {
 		return nil, fmt.Errorf("%s: %w", n, ErrNotFound)
 	}
@@ -210,7 +205,7 @@ func (x *Index) readAliases() error {
 		add := func(line string) {
 			f := strings.Fields(line)
 			if len(f) == 3 && f[0] == "alias" {
-				x.aliases = append(x.aliases, alias{canonicalPattern(f[1]), canonical(f[2])})
+				x.aliases.add(f[1], canonical(f[2]))
 			}
 		}
 		x.aliasErr = eachLine(filepath.Join(x.dir, "modules.alias"), add)
@@ -252,34 +247,4 @@ func parseSoft(line string) (module string, pre, post []string, ok bool) {
 		}
 	}
 	return canonical(f[1]), pre, post, true
-}
-
-// match is fnmatch(3) as modprobe uses it: path.Match without the special
-// meaning of '/', which no alias but a device tree's has.
-func match(pattern, s string) bool {
-	if strings.Contains(s, "/") {
-		pattern, s = strings.ReplaceAll(pattern, "/", "\x01"), strings.ReplaceAll(s, "/", "\x01")
-	}
-	ok, err := path.Match(pattern, s)
-	return ok && err == nil
-}
-
-// canonicalPattern is canonical outside brackets, where '-' means a range.
-func canonicalPattern(p string) string {
-	if !strings.Contains(p, "[") {
-		return canonical(p)
-	}
-	b := []byte(p)
-	in := false
-	for i, c := range b {
-		switch {
-		case c == '[':
-			in = true
-		case c == ']':
-			in = false
-		case c == '-' && !in:
-			b[i] = '_'
-		}
-	}
-	return string(b)
 }

@@ -213,18 +213,28 @@ func free(dir int) error {
 	if int64(st.Type) != unix.TMPFS_MAGIC && int64(st.Type) != unix.RAMFS_MAGIC {
 		return nil
 	}
-	fd, err := unix.Openat(dir, "modules", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	for _, d := range []string{"modules", "kernel/x86/microcode"} {
+		if err := emptyDir(dir, d); err != nil {
+			return fmt.Errorf("free the initramfs: /%s: %w", d, err)
+		}
+	}
+	return nil
+}
+
+// emptyDir removes the files of a directory below dir, if there is one.
+func emptyDir(dir int, name string) error {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("free the initramfs: /modules: %w", err)
+		return err
 	}
-	d := os.NewFile(uintptr(fd), "modules")
+	d := os.NewFile(uintptr(fd), name)
 	defer d.Close()
 	names, err := d.Readdirnames(-1)
 	if err != nil {
-		return fmt.Errorf("free the initramfs: /modules: %w", err)
+		return err
 	}
 	for _, n := range names {
 		_ = unix.Unlinkat(fd, n, 0)

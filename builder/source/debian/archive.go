@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"slices"
 	"sync"
 	"time"
@@ -23,8 +24,11 @@ type Suite struct {
 	Archive string // BaseArchive or SecurityArchive
 }
 
-// component is the only one that is used: main, Debian's free software.
-const component = "main"
+// components are the parts of a suite that are looked at, the first of which it
+// must have: Debian's free software, and the firmware that machines need and that
+// is not free. Nothing in main depends on the latter (Debian Policy 2.2.1), so it
+// enters a lock only by its own name.
+var components = []string{"main", "non-free-firmware"}
 
 // Trixie is Debian 13 with its updates.
 func Trixie() []Suite {
@@ -119,14 +123,22 @@ func (a *Archive) index(ctx context.Context, arch string) (*index, error) {
 	if ix := a.indexes[arch]; ix != nil {
 		return ix, nil
 	}
-	parts := make([][]record, len(a.Suites))
-	for i, s := range a.Suites {
+	var parts [][]record
+	for _, s := range a.Suites {
 		rel, err := a.release(ctx, s)
 		if err != nil {
 			return nil, err
 		}
-		if parts[i], err = a.packages(ctx, s, rel, arch); err != nil {
-			return nil, fmt.Errorf("suite %s %s: %w", s.Name, arch, err)
+		for i, c := range components {
+			name := c + "/binary-" + arch + "/Packages.xz"
+			if _, ok := rel.files[name]; !ok && i > 0 {
+				continue
+			}
+			part, err := a.packages(ctx, s, rel, name)
+			if err != nil {
+				return nil, fmt.Errorf("suite %s %s: %w", s.Name, arch, err)
+			}
+			parts = append(parts, part)
 		}
 	}
 	ix := newIndex(a.where(arch), parts...)
@@ -135,7 +147,9 @@ func (a *Archive) index(ctx context.Context, arch string) (*index, error) {
 }
 
 // where names what was searched, for errors.
-func (a *Archive) where(arch string) string { return a.Suites[0].Name + "/" + component + " " + arch }
+func (a *Archive) where(arch string) string {
+	return a.Suites[0].Name + "/" + components[0] + " " + arch
+}
 
 // release fetches and verifies the suite's InRelease from the first mirror that
 // has one that holds. a.mu is held.
@@ -166,9 +180,9 @@ func (a *Archive) release(ctx context.Context, s Suite) (*release, error) {
 	return nil, err
 }
 
-// packages fetches the suite's Packages of one architecture and reads it.
-func (a *Archive) packages(ctx context.Context, s Suite, rel *release, arch string) ([]record, error) {
-	name := component + "/binary-" + arch + "/Packages.xz"
+// packages fetches one of the suite's lists of packages, name as its Release has
+// it, and reads it.
+func (a *Archive) packages(ctx context.Context, s Suite, rel *release, name string) ([]record, error) {
 	f, ok := rel.files[name]
 	if !ok {
 		return nil, fmt.Errorf("its InRelease lists no %s", name)
@@ -177,7 +191,7 @@ func (a *Archive) packages(ctx context.Context, s Suite, rel *release, arch stri
 		dist := "dists/" + s.Name + "/"
 		paths := []string{dist + name}
 		if rel.byHash {
-			paths = []string{dist + component + "/binary-" + arch + "/by-hash/SHA256/" + f.sum, dist + name}
+			paths = []string{dist + path.Dir(name) + "/by-hash/SHA256/" + f.sum, dist + name}
 		}
 		blob, err := a.fetch(ctx, wanted{name: s.Name + " " + name, archive: s.Archive, paths: paths, sum: f.sum, size: f.size})
 		if err != nil {

@@ -2,6 +2,7 @@ package debian
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -190,4 +191,27 @@ func TestResolveKeeps(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Firmware that is not free lies in a component of its own, which not every
+// archive has; it comes into a lock by its name, and never in place of what is in main.
+func TestFirmwareComponent(t *testing.T) {
+	r := debiantest.New(t, libc(), debiantest.Deb{Name: "firmware-x", Version: "20250410-2", Arch: "all", Component: "non-free-firmware"},
+		debiantest.Deb{Name: "amd64-microcode", Version: "3", Component: "non-free-firmware"})
+	a := testArchive(t, r)
+	ps := mustResolve(t, a, "libc6", "firmware-x", "amd64-microcode")
+	var files []string
+	for _, p := range ps {
+		files = append(files, p.File)
+	}
+	want := []string{"pool/non-free-firmware/a/amd64-microcode/amd64-microcode_3_amd64.deb",
+		"pool/non-free-firmware/f/firmware-x/firmware-x_20250410-2_all.deb", "pool/main/l/libc6/libc6_2.41-1_amd64.deb"}
+	if !slices.Equal(files, want) {
+		t.Errorf("files %q, want %q", files, want)
+	}
+	if err := a.FetchAll(t.Context(), ps); err != nil {
+		t.Error(err)
+	}
+	_, err := testArchive(t, debiantest.New(t, libc())).Resolve(t.Context(), "amd64", []string{"firmware-x"})
+	wantError(t, err, `"firmware-x" is not in trixie`)
 }

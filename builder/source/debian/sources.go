@@ -70,27 +70,32 @@ func (a *Archive) Sources(ctx context.Context, ids []SourceID) ([]Source, error)
 		if err != nil {
 			return nil, err
 		}
-		const name = component + "/source/Sources.xz"
-		f, ok := rel.files[name]
-		if !ok {
-			return nil, fmt.Errorf("suite %s: its InRelease lists no %s", s.Name, name)
-		}
-		dist := "dists/" + s.Name + "/"
-		paths := []string{dist + name}
-		if rel.byHash {
-			paths = []string{dist + component + "/source/by-hash/SHA256/" + f.sum, dist + name}
-		}
-		blob, err := a.fetch(ctx, wanted{name: s.Name + " " + name, archive: s.Archive, paths: paths, sum: f.sum, size: f.size})
-		if err != nil {
-			return nil, err
-		}
-		found, err := readSources(blob, s.Archive, want)
-		if err != nil {
-			return nil, fmt.Errorf("suite %s %s: %w", s.Name, name, err)
-		}
-		for _, src := range found {
-			delete(want, src.SourceID)
-			out = append(out, src)
+		for i, c := range components {
+			name := c + "/source/Sources.xz"
+			f, ok := rel.files[name]
+			if !ok && i > 0 {
+				continue
+			}
+			if !ok {
+				return nil, fmt.Errorf("suite %s: its InRelease lists no %s", s.Name, name)
+			}
+			dist := "dists/" + s.Name + "/"
+			paths := []string{dist + name}
+			if rel.byHash {
+				paths = []string{dist + c + "/source/by-hash/SHA256/" + f.sum, dist + name}
+			}
+			blob, err := a.fetch(ctx, wanted{name: s.Name + " " + name, archive: s.Archive, paths: paths, sum: f.sum, size: f.size})
+			if err != nil {
+				return nil, err
+			}
+			found, err := readSources(blob, s.Archive, want)
+			if err != nil {
+				return nil, fmt.Errorf("suite %s %s: %w", s.Name, name, err)
+			}
+			for _, src := range found {
+				delete(want, src.SourceID)
+				out = append(out, src)
+			}
 		}
 	}
 	slices.SortFunc(out, func(a, b Source) int { return strings.Compare(a.String(), b.String()) })

@@ -15,6 +15,7 @@ import (
 type Deb struct {
 	Name, Version                           string
 	Arch                                    string // "" means amd64
+	Component                               string // "" means main
 	Source                                  string // field Source, as it is written
 	Depends, PreDepends, Provides, Priority string
 	Entries                                 []tar.Header
@@ -27,6 +28,13 @@ func (d Deb) arch() string {
 		return "amd64"
 	}
 	return d.Arch
+}
+
+func (d Deb) component() string {
+	if d.Component == "" {
+		return "main"
+	}
+	return d.Component
 }
 
 // fields are those that a control file and a Packages file share.

@@ -79,7 +79,7 @@ func PoolPath(archive string, d Deb) string {
 }
 
 func poolFile(d Deb) string {
-	return fmt.Sprintf("pool/main/%c/%s/%s_%s_%s.deb", d.Name[0], d.Name, d.Name, d.Version[strings.Index(d.Version, ":")+1:], d.arch())
+	return fmt.Sprintf("pool/%s/%c/%s/%s_%s_%s.deb", d.component(), d.Name[0], d.Name, d.Name, d.Version[strings.Index(d.Version, ":")+1:], d.arch())
 }
 
 // Publish makes Files anew from Debs: what was superseded is gone.
@@ -95,18 +95,20 @@ func (r *Repo) Publish() {
 		if !r.NoByHash {
 			release.WriteString("Acquire-By-Hash: yes\n")
 		}
-		release.WriteString("Architectures: all amd64 arm64\nComponents: main\nSHA256:\n")
-		for _, arch := range []string{"amd64", "arm64"} {
+		components := r.components(suite)
+		fmt.Fprintf(&release, "Architectures: all amd64 arm64\nComponents: %s\nSHA256:\n", strings.Join(components, " "))
+		for i := range 2 * len(components) {
+			component, arch := components[i/2], []string{"amd64", "arm64"}[i%2]
 			var index bytes.Buffer
 			for _, d := range r.Debs[suite] {
-				if d.arch() != arch && d.arch() != "all" {
+				if d.component() != component || d.arch() != arch && d.arch() != "all" {
 					continue
 				}
 				b := d.Bytes()
 				r.Files[PoolPath(archive, d)] = b
 				fmt.Fprintf(&index, "%sFilename: %s\nSize: %d\nSHA256: %s\n\n", d.fields(), poolFile(d), len(b), Sum(b))
 			}
-			name := "main/binary-" + arch + "/Packages.xz"
+			name := component + "/binary-" + arch + "/Packages.xz"
 			b := compress(".xz", index.Bytes())
 			r.Files[dist+name] = b
 			if !r.NoByHash {
@@ -133,6 +135,17 @@ func (r *Repo) Publish() {
 		fmt.Fprintf(&release, " %s %d main/source/Sources.xz\n", Sum(sources), len(sources))
 		r.Files[dist+"InRelease"] = r.Sign(release.Bytes())
 	}
+}
+
+// components are main and those that packages of the suite are in.
+func (r *Repo) components(suite string) []string {
+	out := []string{"main"}
+	for _, d := range r.Debs[suite] {
+		if !slices.Contains(out, d.component()) {
+			out = append(out, d.component())
+		}
+	}
+	return out
 }
 
 // Sign clear-signs a Release with the Repo's key.
