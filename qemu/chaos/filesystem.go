@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 
@@ -21,21 +20,20 @@ const partitionStart = 1 << 20
 // judgeFileSystem has e2fsck say what it thinks of a disk without power. After a
 // power cut the journal is replayed first, on a copy, as the node does it at
 // boot; what is left must be clean. After a shutdown there must be nothing to
-// replay.
-func judgeFileSystem(ctx context.Context, cmd Command, disk, scratch string, cut bool) error {
-	if err := powercut.CopySparse(scratch, disk); err != nil {
+// replay. The copy, of the partition alone, is left in part: e2fsck can look at
+// a partition inside a file, but loses its place after it replayed the journal.
+func judgeFileSystem(ctx context.Context, cmd Command, disk, part string, cut bool) error {
+	if err := powercut.CopySparse(part, disk, partitionStart); err != nil {
 		return err
 	}
-	defer os.Remove(scratch)
-	at := fmt.Sprintf("%s?offset=%d", scratch, partitionStart)
 	if cut {
-		if status, out, err := run(cmd(ctx, "e2fsck", "-p", at)); err != nil {
+		if status, out, err := run(cmd(ctx, "e2fsck", "-p", part)); err != nil {
 			return err
 		} else if status != 0 && status != 1 { // e2fsck(8): 1 = errors corrected
 			return lossError(fmt.Sprintf("file system: e2fsck -p, exit status %d: %s", status, out))
 		}
 	}
-	status, out, err := run(cmd(ctx, "e2fsck", "-fn", at))
+	status, out, err := run(cmd(ctx, "e2fsck", "-fn", part))
 	switch {
 	case err != nil:
 		return err

@@ -34,13 +34,13 @@ func TestJudgeFileSystem(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			disk := filepath.Join(dir, "disk")
-			if err := os.WriteFile(disk, []byte("disk"), 0o600); err != nil {
+			if err := os.WriteFile(disk, make([]byte, partitionStart+512), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			times := 0
 			cmd := func(ctx context.Context, tool string, args ...string) *exec.Cmd {
 				times++
-				if tool != "e2fsck" || !slices.Contains(args, filepath.Join(dir, "scratch")+"?offset=1048576") {
+				if tool != "e2fsck" || !slices.Contains(args, filepath.Join(dir, "part")) {
 					t.Errorf("%s %q", tool, args)
 				}
 				status := tt.check
@@ -52,7 +52,7 @@ func TestJudgeFileSystem(t *testing.T) {
 				}
 				return exec.CommandContext(ctx, "sh", "-c", fmt.Sprintf("echo %q; exit %d", tt.said, status))
 			}
-			err := judgeFileSystem(t.Context(), cmd, disk, filepath.Join(dir, "scratch"), tt.cut)
+			err := judgeFileSystem(t.Context(), cmd, disk, filepath.Join(dir, "part"), tt.cut)
 			var lost lossError
 			switch {
 			case tt.harnessFailed:
@@ -65,8 +65,8 @@ func TestJudgeFileSystem(t *testing.T) {
 			if times != tt.times {
 				t.Errorf("e2fsck ran %d times, want %d", times, tt.times)
 			}
-			if _, err := os.Stat(filepath.Join(dir, "scratch")); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("the copy is left: %v", err)
+			if fi, err := os.Stat(filepath.Join(dir, "part")); err != nil || fi.Size() != 512 {
+				t.Errorf("the copy is not the partition: %v, %v", fi, err)
 			}
 		})
 	}

@@ -39,7 +39,7 @@ func buildImage(seed uint64, i int, arch string, payload []byte) (v1.Image, []co
 			l.file(fmt.Sprintf("data/%d/%d-%d", n, len(l.files), size), 0o644, l.bytes(size))
 		}
 		l.link(fmt.Sprintf("data/%d/link", n), fmt.Sprintf("0-%d", i))
-		l.file(fmt.Sprintf("data/%d/large", n), 0o640, l.bytes(200<<10+own.IntN(2<<20)))
+		l.file(fmt.Sprintf("data/%d/large", n), 0o640, l.bytes(100<<10+own.IntN(1<<20)))
 		layers = append(layers, l)
 	}
 	img := mutate.MediaType(empty.Image, manifestType)

@@ -121,8 +121,10 @@ func Plan(seed uint64, cuts int) []Round {
 		}
 	}
 	if cuts%5 != 0 { // the chain ends with what the loop did not reach
+		if cuts > 2 { // the short run ends with the button anyway
+			add(Round{Kind: Button})
+		}
 		add(Round{Kind: Kills})
-		add(Round{Kind: Button})
 	}
 	for i := range out {
 		if j := len(out) - 1 - i; out[j].Kind == Kills {

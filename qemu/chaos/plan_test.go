@@ -30,7 +30,7 @@ func TestPlan(t *testing.T) {
 				t.Errorf("no moment: %+v", r)
 			}
 		}
-		if cut != cuts || controls != 1 || kinds[Kills] == 0 || kinds[Button] == 0 {
+		if cut != cuts || controls != 1 || kinds[Kills] == 0 || (kinds[Button] == 0) != (cuts < 3) {
 			t.Errorf("%d cuts: %v, %d controls", cuts, kinds, controls)
 		}
 		if cuts == 20 && len(kinds) != 7 {

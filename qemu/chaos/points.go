@@ -106,17 +106,13 @@ const (
 
 // outside looks at a disk after a power cut without booting it.
 func (r *runner) outside(ctx context.Context, l *Ledger, disk, dir string) ([]string, error) {
-	if err := judgeFileSystem(ctx, r.Command, disk, filepath.Join(dir, "judged.raw"), true); err != nil {
-		return nil, err
-	}
-	// judgeFileSystem replayed the journal of a copy; this is the disk's turn.
-	at := fmt.Sprintf("%s?offset=%d", disk, partitionStart)
-	if _, _, err := run(r.Command(ctx, "e2fsck", "-p", at)); err != nil {
+	part := filepath.Join(dir, "part.raw")
+	if err := judgeFileSystem(ctx, r.Command, disk, part, true); err != nil {
 		return nil, err
 	}
 	for _, d := range []string{storeDir, manifestsDir} {
 		// It makes a directory of the last name in dir. It fails on what is not there, which is for the ledger to judge.
-		if _, _, err := run(r.Command(ctx, "debugfs", "-R", fmt.Sprintf("rdump %s %s", d, dir), at)); err != nil {
+		if _, _, err := run(r.Command(ctx, "debugfs", "-R", fmt.Sprintf("rdump %s %s", d, dir), part)); err != nil {
 			return nil, err
 		}
 	}

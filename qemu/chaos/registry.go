@@ -28,14 +28,13 @@ type Registry struct {
 
 	mu    sync.Mutex
 	made  map[int]*madeImage
-	blobs map[string]v1.Layer // by digest
+	blobs map[string][]byte // by digest
 }
 
 type madeImage struct {
-	manifest, config []byte
-	digest           v1.Hash // of the manifest
-	configDigest     v1.Hash
-	sum              string
+	manifest []byte
+	digest   string // of the manifest
+	sum      string
 }
 
 // guestRepository is the repository's name on the node (see images/chaos).
@@ -49,7 +48,7 @@ func NewRegistry(seed uint64, arch string, payload []byte) (*Registry, error) {
 	}
 	r := &Registry{
 		Port: l.Addr().(*net.TCPAddr).Port, seed: seed, arch: arch, payload: payload,
-		made: map[int]*madeImage{}, blobs: map[string]v1.Layer{},
+		made: map[int]*madeImage{}, blobs: map[string][]byte{},
 	}
 	r.server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
 	go r.server.Serve(l)
@@ -82,31 +81,47 @@ func (r *Registry) image(i int) (*madeImage, error) {
 		return nil, fmt.Errorf("image %d: %w", i, err)
 	}
 	m := &madeImage{sum: content.Sum(files)}
+	if m.manifest, err = img.RawManifest(); err != nil {
+		return nil, err
+	}
+	digest, err := img.Digest()
+	if err != nil {
+		return nil, err
+	}
+	config, err := img.ConfigName()
+	if err != nil {
+		return nil, err
+	}
+	if r.blobs[config.String()], err = img.RawConfigFile(); err != nil {
+		return nil, err
+	}
 	layers, err := img.Layers()
 	if err != nil {
 		return nil, err
 	}
 	for _, l := range layers {
-		d, err := l.Digest()
-		if err != nil {
+		if err := r.keep(l); err != nil {
 			return nil, err
 		}
-		r.blobs[d.String()] = l
 	}
-	if m.manifest, err = img.RawManifest(); err != nil {
-		return nil, err
-	}
-	if m.config, err = img.RawConfigFile(); err != nil {
-		return nil, err
-	}
-	if m.digest, err = img.Digest(); err != nil {
-		return nil, err
-	}
-	if m.configDigest, err = img.ConfigName(); err != nil {
-		return nil, err
-	}
+	m.digest = digest.String()
 	r.made[i] = m
 	return m, nil
+}
+
+// keep makes a layer a blob. Those that images share are kept once.
+func (r *Registry) keep(l v1.Layer) error {
+	digest, err := l.Digest()
+	if err != nil || r.blobs[digest.String()] != nil {
+		return err
+	}
+	rc, err := l.Compressed()
+	if err != nil {
+		return err
+	}
+	defer rc.Close()
+	r.blobs[digest.String()], err = io.ReadAll(rc)
+	return err
 }
 
 func (r *Registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
@@ -119,14 +134,12 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		if m := r.manifest(tag); m != nil {
 			data = m.manifest
 			w.Header().Set("Content-Type", manifestType)
-			w.Header().Set("Docker-Content-Digest", m.digest.String())
+			w.Header().Set("Docker-Content-Digest", m.digest)
 		}
 	} else if digest, ok := strings.CutPrefix(path, "chaos/blobs/"); ok {
-		var err error
-		if data, err = r.blob(digest); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
+		r.mu.Lock()
+		data = r.blobs[digest]
+		r.mu.Unlock()
 		w.Header().Set("Content-Type", "application/octet-stream")
 	}
 	if data == nil {
@@ -148,32 +161,11 @@ func (r *Registry) manifest(tag string) *madeImage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range r.made {
-		if m.digest.String() == tag {
+		if m.digest == tag {
 			return m
 		}
 	}
 	return nil
-}
-
-func (r *Registry) blob(digest string) ([]byte, error) {
-	r.mu.Lock()
-	l := r.blobs[digest]
-	for _, m := range r.made {
-		if m.configDigest.String() == digest {
-			defer r.mu.Unlock()
-			return m.config, nil
-		}
-	}
-	r.mu.Unlock()
-	if l == nil {
-		return nil, nil
-	}
-	rc, err := l.Compressed()
-	if err != nil {
-		return nil, err
-	}
-	defer rc.Close()
-	return io.ReadAll(rc)
 }
 
 func number(ref string) int {

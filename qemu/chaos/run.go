@@ -151,7 +151,7 @@ func (r *runner) round(ctx context.Context, round Round) error {
 		out.Ended = "powered off"
 	}
 	if r.m.ledger.partition {
-		err := judgeFileSystem(ctx, r.Command, r.m.disk.Path(), filepath.Join(filepath.Dir(r.m.disk.Path()), "judged.raw"), cut)
+		err := judgeFileSystem(ctx, r.Command, r.m.disk.Path(), filepath.Join(filepath.Dir(r.m.disk.Path()), "part.raw"), cut)
 		var lost lossError
 		if errors.As(err, &lost) {
 			out.Losses = append(out.Losses, string(lost))
@@ -166,7 +166,7 @@ func (r *runner) round(ctx context.Context, round Round) error {
 	out.Points, out.Losses = points, append(out.Losses, lost...)
 	if len(out.Losses) > 0 {
 		kept := filepath.Join(r.Dir, name+".raw")
-		if err := powercut.CopySparse(kept, r.m.disk.Path()); err != nil {
+		if err := powercut.CopySparse(kept, r.m.disk.Path(), 0); err != nil {
 			return err
 		}
 	}

@@ -249,12 +249,16 @@ func TestCopySparse(t *testing.T) {
 	if err := f.Truncate(8 << 20); err != nil {
 		t.Fatal(err)
 	}
-	if err := CopySparse(to, from); err != nil {
+	a, err := os.ReadFile(from)
+	if err != nil {
 		t.Fatal(err)
 	}
-	a, _ := os.ReadFile(from)
-	b, err := os.ReadFile(to)
-	if err != nil || !bytes.Equal(a, b) {
-		t.Errorf("the copy differs (%v)", err)
+	for _, start := range []int64{0, 2, 1 << 20, 3 << 20, 5 << 20} {
+		if err := CopySparse(to, from, start); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(to); err != nil || !bytes.Equal(a[start:], b) {
+			t.Errorf("the copy from %d on differs (%v)", start, err)
+		}
 	}
 }

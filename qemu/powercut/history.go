@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,7 +27,7 @@ type event struct {
 func (d *Disk) Remember(base string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := CopySparse(base, d.Path()); err != nil {
+	if err := CopySparse(base, d.Path(), 0); err != nil {
 		return fmt.Errorf("remember the disk: %w", err)
 	}
 	d.history = &history{base: base}
@@ -64,7 +63,7 @@ func (d *Disk) Past(dir string, moment int, m Model, r *rand.Rand) (past *Disk, 
 	if past, err = Create(dir, d.size); err != nil {
 		return nil, s, err
 	}
-	err = errors.Join(CopySparse(past.Path(), h.base), CopySparse(past.seen.Name(), h.base))
+	err = errors.Join(CopySparse(past.Path(), h.base, 0), CopySparse(past.seen.Name(), h.base, 0))
 	past.On()
 	for _, e := range h.events[:moment] {
 		if err != nil {
@@ -85,8 +84,16 @@ func (d *Disk) Past(dir string, moment int, m Model, r *rand.Rand) (past *Disk, 
 	return past, s, nil
 }
 
-// CopySparse copies a file and leaves its holes holes (lseek(2), SEEK_DATA).
-func CopySparse(to, from string) error {
+// CopySparse copies a file from a byte on and leaves its holes holes (lseek(2),
+// SEEK_DATA).
+func CopySparse(to, from string, start int64) error {
+	if err := copySparse(to, from, start); err != nil {
+		return fmt.Errorf("copy %s to %s: %w", from, to, err)
+	}
+	return nil
+}
+
+func copySparse(to, from string, start int64) error {
 	src, err := os.Open(from)
 	if err != nil {
 		return err
@@ -96,12 +103,12 @@ func CopySparse(to, from string) error {
 	if err != nil {
 		return err
 	}
-	dst, err := os.OpenFile(filepath.Clean(to), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	dst, err := os.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	err = dst.Truncate(fi.Size())
-	for off := int64(0); err == nil && off < fi.Size(); {
+	err = dst.Truncate(max(0, fi.Size()-start))
+	for off := start; err == nil && off < fi.Size(); {
 		var begin, end int64
 		begin, err = src.Seek(off, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) { // nothing but a hole behind off
@@ -112,12 +119,9 @@ func CopySparse(to, from string) error {
 			end, err = src.Seek(begin, unix.SEEK_HOLE)
 		}
 		if err == nil {
-			_, err = io.Copy(io.NewOffsetWriter(dst, begin), io.NewSectionReader(src, begin, end-begin))
+			_, err = io.Copy(io.NewOffsetWriter(dst, begin-start), io.NewSectionReader(src, begin, end-begin))
 		}
 		off = end
 	}
-	if err = errors.Join(err, dst.Close()); err != nil {
-		return fmt.Errorf("copy %s to %s: %w", from, to, err)
-	}
-	return nil
+	return errors.Join(err, dst.Close())
 }
