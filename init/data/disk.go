@@ -50,6 +50,9 @@ func disks(sys string) ([]disk, error) {
 				d.serial = text(dir, f)
 			}
 		}
+		if d.serial == "" {
+			d.serial = unitSerial(dir)
+		}
 		children, err := os.ReadDir(dir)
 		if err != nil {
 			continue // it went away
@@ -64,6 +67,16 @@ func disks(sys string) ([]disk, error) {
 	}
 	slices.SortFunc(out, func(a, b disk) int { return strings.Compare(a.name, b.name) })
 	return out, nil
+}
+
+// unitSerial is the number of a SCSI disk: its page 0x80 of vital product data, four
+// bytes of header and then text (SPC-4, 7.8.13).
+func unitSerial(dir string) string {
+	b, err := os.ReadFile(filepath.Join(dir, "device/vpd_pg80"))
+	if err != nil || len(b) < 4 || b[1] != 0x80 {
+		return ""
+	}
+	return strings.Trim(string(b[4:min(len(b), 4+int(b[2])<<8+int(b[3]))]), " \x00")
 }
 
 func hasAny(s string, prefixes ...string) bool {

@@ -131,7 +131,7 @@ func (m *Manager) find(ctx context.Context, mk mark) (*candidate, error) {
 		}
 		if said != awaited {
 			said = awaited
-			m.Printf("data: waiting for %s, at most %s", awaited, left.Round(100*time.Millisecond))
+			m.Printf("data: waiting for %s, at most %s", awaited, limit)
 		}
 		select {
 		case <-time.After(min(left, 50*time.Millisecond)):
