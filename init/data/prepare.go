@@ -117,7 +117,7 @@ func (m *Manager) find(ctx context.Context, mk mark) (*candidate, error) {
 				return c, nil
 			}
 			guid, err := m.bootGUID()
-			if err != nil {
+			if err != nil && len(list) > 0 { // without a disk it does not matter
 				return nil, fmt.Errorf("which disk is the boot disk: %w", err)
 			}
 			limit, awaited = m.Limits.Late, m.awaited(list, guid, time.Since(began))
