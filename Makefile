@@ -35,7 +35,8 @@ check: bin/garboard ## formatting, vet, and unit tests with the race detector: s
 test: check ## all tests: unit, patched components, nodes booted in QEMU
 	bin/garboard test components node $(ARGS)
 
-test-full: test fuzz ## make test, then what CI has no time for: longer fuzzing, both architectures, the small setting
+test-full: test fuzz ## make test, then what CI has no time for: longer fuzzing, long node tests, the small setting
+	bin/garboard test node --long --run '^TestVMLong' $(ARGS)
 	bin/garboard build $(RECIPE) --arch all --small
 
 bench: bin/garboard ## measure boots, sizes and builds (docs/benchmarks.md)

@@ -19,6 +19,7 @@ import (
 func testCommand(g *global) *cobra.Command {
 	var flags buildFlags
 	var run string
+	var long bool
 	cmd := &cobra.Command{
 		Use:   "test [unit] [components] [node]",
 		Short: "Run the tests: unit, patched components, and nodes in QEMU",
@@ -51,7 +52,7 @@ func testCommand(g *global) *cobra.Command {
 				case "components":
 					err = g.testComponents(cmd.Context())
 				case "node":
-					err = g.testNode(cmd.Context(), flags, run)
+					err = g.testNode(cmd.Context(), flags, run, long)
 				}
 				if err != nil {
 					errs = append(errs, fmt.Errorf("test %s: %w", a, err))
@@ -69,6 +70,7 @@ func testCommand(g *global) *cobra.Command {
 	}
 	cmd.Flags().Lookup("arch").DefValue = "all"
 	cmd.Flags().StringVar(&run, "run", "", "only node tests that match this expression (go test -run)")
+	cmd.Flags().BoolVar(&long, "long", false, "also the node tests that take long (TestVMLong*)")
 	return cmd
 }
 
@@ -126,12 +128,13 @@ func (g *global) testComponents(ctx context.Context) error {
 const (
 	imagesEnv = "GARBOARD_IMAGES" // directory with <recipe>-<arch>/
 	toolsEnv  = "GARBOARD_TOOLS"  // root of the pinned host tools
+	longEnv   = "GARBOARD_LONG"   // set: those that take long, too
 )
 
 // testRecipes are what node tests boot.
 var testRecipes = []string{"recipes/node.yaml", "recipes/test.yaml"}
 
-func (g *global) testNode(ctx context.Context, flags buildFlags, run string) error {
+func (g *global) testNode(ctx context.Context, flags buildFlags, run string, long bool) error {
 	o, stop, err := g.options()
 	if err != nil {
 		return err
@@ -159,7 +162,11 @@ func (g *global) testNode(ctx context.Context, flags buildFlags, run string) err
 	if run != "" {
 		args = append(args, "-run", run)
 	}
-	return goTest(ctx, o.Root, []string{imagesEnv + "=" + flags.output, toolsEnv + "=" + tools}, append(args, "./builder/image", "./init/data", "./qemu")...)
+	env := []string{imagesEnv + "=" + flags.output, toolsEnv + "=" + tools}
+	if long {
+		env = append(env, longEnv+"=1")
+	}
+	return goTest(ctx, o.Root, env, append(args, "./builder/image", "./init/data", "./qemu")...)
 }
 
 // goTest runs go test; ctrl-C reaches its whole process group.
