@@ -106,17 +106,17 @@ func (d image) fileSystemClean(start int64) {
 }
 
 // needsReplay says whether the journal holds what the file system does not, in the
-// word of debugfs.
+// word of debugfs, which for that must not read the rest (-c).
 func (d image) needsReplay() bool {
 	d.t.Helper()
-	out, err := d.judge("debugfs", "-R", "features", d.at(dataStart))
+	out, err := d.judge("debugfs", "-c", "-R", "features", d.at(dataStart))
 	if err != nil || !strings.Contains(out, "has_journal") {
 		d.t.Errorf("debugfs: %v\n%s", err, out)
 	}
 	return strings.Contains(out, "needs_recovery")
 }
 
-// crioMark says whether cri-o left the mark of a clean stop.
+// crioMark says whether cri-o left the mark of a clean stop. The file system must be clean.
 func (d image) crioMark() bool {
 	d.t.Helper()
 	out, err := d.judge("debugfs", "-R", "stat /lib/crio/clean.shutdown", d.at(dataStart))
@@ -242,8 +242,8 @@ func TestVMData(t *testing.T) {
 	if !ok {
 		return
 	}
-	if !d.needsReplay() || d.crioMark() {
-		t.Error("the power cut was none: the journal is empty or cri-o has stopped cleanly")
+	if !d.needsReplay() {
+		t.Error("the power cut was none: the journal is empty")
 	}
 	ok = run("replayed after the cut", "", func(b *boot) error { return errors.Join(said(b, 3), off(b)) })
 	if !ok {
