@@ -39,7 +39,8 @@ test: check ## all tests: unit, patched components, nodes booted in QEMU
 repro: bin/garboard ## build RECIPE twice in different circumstances; the outputs must be identical (ARGS=--components: the kubelet too)
 	bin/garboard repro $(RECIPE) --arch $(ARCH) $(ARGS)
 
-test-full: test fuzz ## make test, then what CI has no time for: longer fuzzing, both architectures, the small setting
+test-full: test fuzz ## make test, then what CI has no time for: longer fuzzing, long node tests, the small setting
+	bin/garboard test node --long --run '^TestVMLong' $(ARGS)
 	bin/garboard build $(RECIPE) --arch all --small
 	bin/garboard test kernels
 

@@ -29,7 +29,7 @@ const (
 // mountData puts the data partition on /var, or a tmpfs if there is none or it
 // cannot be used: a node that forgets is of more use than none.
 func (n *node) mountData() error {
-	m := &data.Manager{Sys: "/sys", Dev: "/dev", Param: n.cmdline[dataParam], Run: n.tool,
+	m := &data.Manager{Sys: "/sys", Dev: "/dev", Param: n.cmdline[dataParam], Boot: n.bootPartition, Run: n.tool,
 		Kernel: data.Linux{}, Printf: n.printf, Limits: data.DefaultLimits()}
 	if n.modules != nil {
 		m.Load = func(driver string) error {

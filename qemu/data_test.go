@@ -76,16 +76,29 @@ func (d image) judge(tool string, args ...string) (string, error) {
 // nothing about the file system, which was unmounted.
 func (d image) clean() {
 	d.t.Helper()
-	d.cleanAt(dataStart)
+	d.tableClean()
+	d.fileSystemClean(dataStart)
 }
 
 // cleanAt is clean for a data partition that begins elsewhere.
 func (d image) cleanAt(start int64) {
 	d.t.Helper()
+	d.tableClean()
+	d.fileSystemClean(start)
+}
+
+func (d image) tableClean() {
+	d.t.Helper()
 	if out, err := d.judge("sgdisk", "-v", d.path); err != nil || !strings.Contains(out, "No problems found") {
 		d.t.Errorf("sgdisk -v: %v\n%s", err, out)
 	}
-	if out, err := d.judge("e2fsck", "-fn", fmt.Sprintf("%s?offset=%d", d.path, start)); err != nil || strings.Contains(out, "recover") {
+}
+
+func (d image) at(start int64) string { return fmt.Sprintf("%s?offset=%d", d.path, start) }
+
+func (d image) fileSystemClean(start int64) {
+	d.t.Helper()
+	if out, err := d.judge("e2fsck", "-fn", d.at(start)); err != nil || strings.Contains(out, "recover") {
 		d.t.Errorf("e2fsck -fn: %v\n%s", err, out)
 	}
 	f, err := os.Open(d.path)
@@ -97,6 +110,28 @@ func (d image) cleanAt(start int64) {
 	if _, err := f.ReadAt(b, start+1024+0x3a); err != nil || binary.LittleEndian.Uint16(b) != 1 {
 		d.t.Errorf("s_state of the superblock is %#x (%v), want 1: cleanly unmounted", b, err)
 	}
+}
+
+// needsReplay says whether the journal holds what the file system does not, in the
+// word of debugfs, which for that must not read the rest (-c).
+func (d image) needsReplay() bool {
+	d.t.Helper()
+	out, err := d.judge("debugfs", "-c", "-R", "features", d.at(dataStart))
+	if err != nil || !strings.Contains(out, "has_journal") {
+		d.t.Errorf("debugfs: %v\n%s", err, out)
+	}
+	return strings.Contains(out, "needs_recovery")
+}
+
+// crioMark says whether cri-o left the mark of a clean stop. The file system must be clean.
+func (d image) crioMark() bool {
+	d.t.Helper()
+	out, err := d.judge("debugfs", "-R", "stat /lib/crio/clean.shutdown", d.at(dataStart))
+	missing := strings.Contains(out, "File not found")
+	if err != nil || missing == strings.Contains(out, "Type: regular") {
+		d.t.Errorf("debugfs: %v\n%s", err, out)
+	}
+	return !missing
 }
 
 // dataLine is what the tester says of one boot.
@@ -117,7 +152,11 @@ func (b *boot) dataLine() (dataLine, error) {
 		n, _ := strconv.Atoi(m.Groups[i])
 		return n
 	}
-	return dataLine{number(1), number(2), number(5), m.Groups[3], m.Groups[4]}, b.verdict(podsCeiling)
+	now := dataLine{number(1), number(2), number(5), m.Groups[3], m.Groups[4]}
+	if _, err := b.sees(podLine("tester", fmt.Sprintf(`data: the pulled image runs, pulled in this boot: %t$|GARBOARD-VERDICT .* FAIL`, now.inVar == 1)), podsCeiling); err != nil {
+		return now, err
+	}
+	return now, b.verdict(podsCeiling)
 }
 
 // sane refuses what a kubelet says that sees a file system without a size.
@@ -131,15 +170,18 @@ func (b *boot) sane() error {
 }
 
 // A data partition is made, found, grown and repaired, and holds what it was
-// given, over power-offs and a power cut.
+// given, over power-offs and a power cut. In the first boot an image is pulled,
+// which the later ones have, and the kubelet is asked for its figures.
 func TestVMData(t *testing.T) {
 	d := newImage(t, 1024*mib)
+	scenario := "data-capacity"
 	run := func(name, cmdline string, story func(*boot) error) bool {
 		return t.Run(name, func(t *testing.T) {
 			m := testMachine(t, "test-amd64")
 			m.Disks = []Disk{{Path: d.path}}
 			m.Cmdline += cmdline
-			runBoot(t, m, "data", bootLimit, story)
+			runBoot(t, m, scenario, bootLimit, story)
+			scenario = "data"
 		})
 	}
 	off := func(b *boot) error {
@@ -184,6 +226,9 @@ func TestVMData(t *testing.T) {
 		return
 	}
 	d.clean()
+	if !d.crioMark() {
+		t.Error("cri-o's mark of a clean stop is missing after a clean shutdown")
+	}
 	d.truncate(2048 * mib)
 	ok = run("found by type, grown, power cut", "", func(b *boot) error {
 		if _, err := b.sees(`^garboard: data: /dev/vda is larger than its partition table: partition 1 grows from 1022 to 2046 MiB`, podsCeiling); err != nil {
@@ -204,11 +249,17 @@ func TestVMData(t *testing.T) {
 	if !ok {
 		return
 	}
+	if !d.needsReplay() {
+		t.Error("the power cut was none: the journal is empty")
+	}
 	ok = run("replayed after the cut", "", func(b *boot) error { return errors.Join(said(b, 3), off(b)) })
 	if !ok {
 		return
 	}
 	d.clean()
+	if d.needsReplay() || !d.crioMark() {
+		t.Error("the journal was not replayed, or cri-o has not stopped cleanly")
+	}
 	d.zero(512, 512)          // the primary GPT header
 	d.zero(dataStart, 64<<10) // the superblock and the group descriptors
 	ok = run("table and superblock repaired", "", func(b *boot) error {

@@ -19,12 +19,13 @@ import (
 
 // Tests whose names begin with TestVM boot machines. They need what a build
 // made and a QEMU; without either they fail and say what to do. With -short
-// they are left out.
+// they are left out; those that begin with TestVMLong are for make test-full.
 var (
 	imagesFlag = flag.String("garboard.images", os.Getenv("GARBOARD_IMAGES"),
 		"directory with node-amd64 and test-amd64, as garboard build writes it (or GARBOARD_IMAGES)")
 	toolsFlag = flag.String("garboard.tools", os.Getenv("GARBOARD_TOOLS"),
 		"tree of unpacked Debian packages with QEMU, used if the host's is too old (or GARBOARD_TOOLS)")
+	longFlag = flag.Bool("garboard.long", os.Getenv("GARBOARD_LONG") != "", "also the tests that CI has no time for, TestVMLong* (or GARBOARD_LONG)")
 	hostFlag = flag.Bool("garboard.hostqemu", false, "the host's QEMU whatever its version")
 )
 
@@ -33,8 +34,14 @@ var emulatorFaults int
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	left := ""
 	if testing.Short() {
-		if err := flag.Set("test.skip", "^TestVM"); err != nil {
+		left = "^TestVM"
+	} else if !*longFlag {
+		left = "^TestVMLong"
+	}
+	if left != "" {
+		if err := flag.Set("test.skip", left); err != nil {
 			panic(err)
 		}
 	}

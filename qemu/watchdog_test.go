@@ -59,18 +59,23 @@ func TestVMWatchdogResetsAHungNode(t *testing.T) {
 		if err := b.verdict(podsCeiling); err != nil {
 			return err
 		}
-		exit, err := b.ends(endCeiling)
-		if err != nil {
-			return err
-		}
-		if !exit.GuestReset {
-			return b.Console.Failure(nil, "the machine ended by %+v, want a reset", exit)
-		}
-		for _, l := range b.Console.Lines() {
-			if strings.HasPrefix(l.Message, "garboard: shutdown") {
-				return b.Console.Failure(nil, "a hung PID 1 says %q", l.Message)
-			}
-		}
-		return b.judged()
+		return b.isReset()
 	})
+}
+
+// isReset demands that the watchdog ends the machine, and not PID 1.
+func (b *boot) isReset() error {
+	exit, err := b.ends(endCeiling)
+	if err != nil {
+		return err
+	}
+	if !exit.GuestReset {
+		return b.Console.Failure(nil, "the machine ended by %+v, want a reset", exit)
+	}
+	for _, l := range b.Console.Lines() {
+		if strings.HasPrefix(l.Message, "garboard: shutdown") {
+			return b.Console.Failure(nil, "a hung PID 1 says %q", l.Message)
+		}
+	}
+	return b.judged()
 }

@@ -20,6 +20,7 @@ import (
 func testCommand(g *global) *cobra.Command {
 	var flags buildFlags
 	var run string
+	var long bool
 	cmd := &cobra.Command{
 		Use:   "test [unit] [components] [node] [kernels]",
 		Short: "Run the tests: unit, patched components, and nodes in QEMU",
@@ -54,7 +55,7 @@ func testCommand(g *global) *cobra.Command {
 				case "components":
 					err = g.testComponents(cmd.Context())
 				case "node":
-					err = g.testNode(cmd.Context(), flags, run)
+					err = g.testNode(cmd.Context(), flags, run, long)
 				case "kernels":
 					err = g.testKernels(cmd.Context(), flags, run)
 				}
@@ -74,6 +75,7 @@ func testCommand(g *global) *cobra.Command {
 	}
 	cmd.Flags().Lookup("arch").DefValue = "all"
 	cmd.Flags().StringVar(&run, "run", "", "only node tests that match this expression (go test -run)")
+	cmd.Flags().BoolVar(&long, "long", false, "also the node tests that take long (TestVMLong*)")
 	return cmd
 }
 
@@ -131,12 +133,13 @@ func (g *global) testComponents(ctx context.Context) error {
 const (
 	imagesEnv = "GARBOARD_IMAGES" // directory with <recipe>-<arch>/
 	toolsEnv  = "GARBOARD_TOOLS"  // root of the pinned host tools
+	longEnv   = "GARBOARD_LONG"   // set: those that take long, too
 )
 
 // testRecipes are what node tests boot.
 var testRecipes = []string{"recipes/node.yaml", "recipes/test.yaml", "recipes/test-containerd.yaml"}
 
-func (g *global) testNode(ctx context.Context, flags buildFlags, run string) error {
+func (g *global) testNode(ctx context.Context, flags buildFlags, run string, long bool) error {
 	o, stop, err := g.options()
 	if err != nil {
 		return err
@@ -161,17 +164,21 @@ func (g *global) testNode(ctx context.Context, flags buildFlags, run string) err
 	if run != "" {
 		args = append(args, "-run", run)
 	}
-	return goTestImages(ctx, o, flags.output, append(args, "./builder/image", "./init/data", "./qemu")...)
+	return goTestImages(ctx, o, flags.output, long, append(args, "./builder/image", "./builder/inspect", "./builder/report", "./contents", "./init/data", "./qemu")...)
 }
 
 // goTestImages runs tests on images that were built.
-func goTestImages(ctx context.Context, o builder.Options, output string, args ...string) error {
+func goTestImages(ctx context.Context, o builder.Options, output string, long bool, args ...string) error {
 	tools, _, err := builder.HostTools(ctx, o, hostTools()...)
 	if err != nil {
 		return err
 	}
 	all := []string{"-count=1", "-v", "-p=1", "-timeout=45m"} // -p=1: one at a time, and shown as it comes
-	return goTest(ctx, o.Root, []string{imagesEnv + "=" + output, toolsEnv + "=" + tools}, append(all, args...)...)
+	env := []string{imagesEnv + "=" + output, toolsEnv + "=" + tools}
+	if long {
+		env = append(env, longEnv+"=1")
+	}
+	return goTest(ctx, o.Root, env, append(all, args...)...)
 }
 
 // goTest runs go test; ctrl-C reaches its whole process group.

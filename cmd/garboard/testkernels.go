@@ -46,7 +46,7 @@ func (g *global) testKernels(ctx context.Context, flags buildFlags, run string) 
 	if run == "" {
 		run = "^" + kernelTests
 	}
-	return goTestImages(ctx, o, flags.output, "-run", run, "./qemu")
+	return goTestImages(ctx, o, flags.output, false, "-run", run, "./qemu")
 }
 
 // packKernel makes an OCI layout, as LinuxKit's kernels are, of the Debian kernels

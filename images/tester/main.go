@@ -44,6 +44,11 @@ func dispatch(args []string, say func(string, ...any)) error {
 		return sleep(say)
 	case "tick":
 		return tick(say)
+	case "write":
+		if len(args) != 2 {
+			return fmt.Errorf("usage: tester write DISK")
+		}
+		return write(args[1])
 	}
-	return fmt.Errorf("no pod %q: there are run, seccomp, sigterm, stats, sleep, tick", args[0])
+	return fmt.Errorf("no pod %q: there are run, seccomp, sigterm, stats, sleep, tick, write", args[0])
 }

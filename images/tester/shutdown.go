@@ -19,7 +19,7 @@ const (
 
 func init() {
 	// Several troubles in one shutdown: a stopped kubelet, a pod that does not end,
-	// and mounts that are nested, bound, have white space in their names, and are
+	// swap on the data partition and no room on it (if there is one), and mounts that are nested, bound, have white space in their names, and are
 	// kept busy by a loop device after every process has gone.
 	scenarios["stuck"] = scenario{func(g *guest) error {
 		if err := checkRunning(g); err != nil {
@@ -28,21 +28,23 @@ func init() {
 		if err := g.stubbornPod(); err != nil {
 			return err
 		}
-		return onNode(g.busyMounts)
+		return onNode(func() error { return errors.Join(g.busyMounts(), swapOnVar()) })
 	}, func(g *guest) error {
-		all, err := readProcesses(g.proc)
-		if err != nil {
-			return err
-		}
-		kubelet, ok := service(all, "kubelet")
-		if !ok {
-			return errors.New("no kubelet to stop")
-		}
-		if err := syscall.Kill(kubelet.pid, syscall.SIGSTOP); err != nil {
-			return err
-		}
-		return send(systemSocket, cmdShutdown)
+		return errors.Join(g.fillVar(), g.stopKubelet(), send(systemSocket, cmdShutdown))
 	}}
+}
+
+// stopKubelet sends the kubelet SIGSTOP.
+func (g *guest) stopKubelet() error {
+	all, err := readProcesses(g.proc)
+	if err != nil {
+		return err
+	}
+	kubelet, ok := service(all, "kubelet")
+	if !ok {
+		return errors.New("no kubelet to stop")
+	}
+	return syscall.Kill(kubelet.pid, syscall.SIGSTOP)
 }
 
 // stubbornPod starts a pod that needs an hour to end.

@@ -94,3 +94,18 @@ func TestSeed(t *testing.T) {
 		t.Errorf("%v, %v", st.Mode(), err)
 	}
 }
+
+func TestUnitSerial(t *testing.T) {
+	m := newMachine(t)
+	for page, want := range map[string]string{
+		"\x00\x80\x00\x08 LATE-4Kxx":   "LATE-4K", // what lies behind the length does not count
+		"\x00\x80\x00\x06LATE\x00\x00": "LATE",
+		"\x00\x83\x00\x04LATE":         "",
+		"\x00\x80\x00":                 "",
+	} {
+		m.sysfile("block/sda/device/vpd_pg80", page)
+		if got := serial(filepath.Join(m.Sys, "block/sda")); got != want {
+			t.Errorf("%q: %q, want %q", page, got, want)
+		}
+	}
+}

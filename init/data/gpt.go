@@ -246,8 +246,9 @@ func (t *table) lastAligned() uint64 {
 	return (t.gpt.LastDataSector()+1)/per*per - 1
 }
 
-// add puts a data partition, marked as being made, into the largest gap.
-func (t *table) add() (*gpt.Partition, error) {
+// add puts a data partition, marked as being made, into the largest gap, or
+// behind the last partition only: gaps may be kept for something.
+func (t *table) add(behind bool) (*gpt.Partition, error) {
 	t.gpt.Resize(uint64(t.size))
 	per := uint64(align / t.sector)
 	list := slices.Clone(t.gpt.Partitions)
@@ -261,14 +262,20 @@ func (t *table) add() (*gpt.Partition, error) {
 		}
 	}
 	used := map[int]bool{}
+	where := "in the largest gap between partitions"
 	for _, p := range list {
-		consider(p.Start)
+		if !behind {
+			consider(p.Start)
+		}
 		from = p.End + 1
 		used[p.Index] = true
 	}
+	if behind {
+		where = "behind the last partition"
+	}
 	consider(t.gpt.LastDataSector() + 1)
 	if length*uint64(t.sector) < smallest {
-		return nil, fmt.Errorf("the largest gap between partitions is %d MiB; a data partition needs %d", length*uint64(t.sector)>>20, smallest>>20)
+		return nil, fmt.Errorf("%d MiB are free %s; a data partition needs %d", length*uint64(t.sector)>>20, where, smallest>>20)
 	}
 	index := 1
 	for used[index] {

@@ -24,7 +24,7 @@ func twoPartitions(t *testing.T, f volume, size int64) *table {
 	}
 	tab.gpt.Partitions = append(tab.gpt.Partitions, &gpt.Partition{Index: 1, Start: 2048, End: 2048 + 64*2048 - 1, Size: 64 << 20,
 		Type: foreignType, Name: "root \u00e9", GUID: "11111111-2222-4333-8444-555555555555", Attributes: 4})
-	if _, err := tab.add(); err != nil {
+	if _, err := tab.add(false); err != nil {
 		t.Fatal(err)
 	}
 	tab.gpt.Partitions[1].Attributes = 0

@@ -16,7 +16,8 @@ import (
 // Limits are the ceilings of the waits.
 type Limits struct {
 	Named time.Duration // for the disk that the kernel command line names
-	Late  time.Duration // for a data partition, where there are disks but none holds one
+	Late  time.Duration // for disks that are on their way, while there is no data partition
+	Bus   time.Duration // for a bus that does not tell what is on its way (USB)
 	Probe time.Duration // blkid
 	Make  time.Duration // mke2fs
 	Check time.Duration // e2fsck -p
@@ -26,7 +27,7 @@ type Limits struct {
 
 // DefaultLimits are a node's.
 func DefaultLimits() Limits {
-	return Limits{Named: 10 * time.Second, Late: time.Second, Probe: 10 * time.Second,
+	return Limits{Named: 10 * time.Second, Late: 3 * time.Second, Bus: time.Second, Probe: 10 * time.Second,
 		Make: 2 * time.Minute, Check: 2 * time.Minute, Mend: 10 * time.Minute, Grow: 10 * time.Second}
 }
 
@@ -41,17 +42,23 @@ type Kernel interface {
 	Sync(mountpoint string) error
 }
 
-// Manager does the work. All fields but Load must be set.
+// Manager does the work. All fields but Load and Boot must be set.
 type Manager struct {
 	Sys, Dev string // "/sys", "/dev"
 	Param    string // the value of garboard.data=
 	Load     func(alias string) error
-	Run      func(ctx context.Context, argv ...string) (Result, error)
-	Kernel   Kernel
-	Printf   func(format string, args ...any)
-	Limits   Limits
+	// Boot is the GUID of the partition that the machine was started from; "" if
+	// nobody knows. It is asked only where that matters.
+	Boot   func() (string, error)
+	Run    func(ctx context.Context, argv ...string) (Result, error)
+	Kernel Kernel
+	Printf func(format string, args ...any)
+	Limits Limits
 
-	warned map[string]bool // disks whose table was complained of
+	warned    map[string]bool // disks whose table was complained of
+	bootAsked bool
+	bootPart  string
+	bootErr   error
 }
 
 // Partition is a data partition that can be mounted.
@@ -89,16 +96,15 @@ func (m *Manager) Prepare(ctx context.Context) (*Partition, error) {
 // find looks for a data partition until there is one or the limit has passed.
 func (m *Manager) find(ctx context.Context, mk mark) (*candidate, error) {
 	began := time.Now()
-	said := false
+	said := ""
 	for {
 		m.loadDrivers()
 		list, err := disks(m.Sys)
 		if err != nil {
 			return nil, err
 		}
-		limit := m.Limits.Late
+		limit, awaited := m.Limits.Named, "the disk "+mk.String()
 		if mk.given() {
-			limit = m.Limits.Named
 			list = slices.DeleteFunc(list, func(d disk) bool { return !mk.matches(d) })
 			if len(list) > 1 {
 				return nil, fmt.Errorf("%s is %d disks; which one is not clear, so none is used", mk, len(list))
@@ -106,26 +112,26 @@ func (m *Manager) find(ctx context.Context, mk mark) (*candidate, error) {
 			if len(list) == 1 {
 				return m.named(ctx, list[0])
 			}
-		}
-		if c := m.choose(list); c != nil {
-			return c, nil
+		} else {
+			if c := m.choose(list); c != nil {
+				return c, nil
+			}
+			guid, err := m.bootGUID()
+			if err != nil && len(list) > 0 { // without a disk it does not matter
+				return nil, fmt.Errorf("which disk is the boot disk: %w", err)
+			}
+			limit, awaited = m.Limits.Late, m.awaited(list, guid, time.Since(began))
+			if awaited == "" || time.Since(began) >= limit {
+				return m.onBootDisk(ctx, list, guid)
+			}
 		}
 		left := limit - time.Since(began)
-		switch {
-		case len(list) == 0 && !mk.given():
-			return nil, nil
-		case left <= 0 && mk.given():
+		if left <= 0 {
 			return nil, fmt.Errorf("no disk %s after %s; is its driver in the image?", mk, limit)
-		case left <= 0:
-			return nil, nil
 		}
-		if !said {
-			said = true
-			if mk.given() {
-				m.Printf("data: waiting for the disk %s, at most %s", mk, limit)
-			} else {
-				m.Printf("data: no data partition on %d disks: waiting for a late one, at most %s", len(list), limit)
-			}
+		if said != awaited {
+			said = awaited
+			m.Printf("data: waiting for %s, at most %s", awaited, limit)
 		}
 		select {
 		case <-time.After(min(left, 50*time.Millisecond)):
@@ -133,6 +139,21 @@ func (m *Manager) find(ctx context.Context, mk mark) (*candidate, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// awaited says what else may bring a data partition, since none of these disks
+// holds one; "" if nothing is on its way.
+func (m *Manager) awaited(list []disk, guid string, since time.Duration) string {
+	if coming := onTheWay(m.Sys); len(coming) > 0 {
+		return "disks that have not appeared yet (" + strings.Join(coming, ", ") + ")"
+	}
+	if d, _ := m.bootDisk(list, guid); d == nil && guid != "" {
+		return "the boot disk, with partition " + guid
+	}
+	if since < m.Limits.Bus && usb(m.Sys) {
+		return "disks on USB"
+	}
+	return ""
 }
 
 func (m *Manager) loadDrivers() {
@@ -146,7 +167,8 @@ func (m *Manager) loadDrivers() {
 	}
 }
 
-// choose takes the data partition with the lowest GUID of all disks.
+// choose takes the data partition of the boot disk, else the one with the lowest
+// GUID of all disks.
 func (m *Manager) choose(list []disk) *candidate {
 	var all []candidate
 	for _, d := range list {
@@ -168,17 +190,35 @@ func (m *Manager) choose(list []disk) *candidate {
 	if len(all) == 0 {
 		return nil
 	}
-	slices.SortFunc(all, func(a, b candidate) int {
-		return strings.Compare(a.entry.GUID+" "+a.disk.name, b.entry.GUID+" "+b.disk.name)
-	})
-	if len(all) > 1 {
-		var names []string
-		for _, c := range all {
-			names = append(names, fmt.Sprintf("%s on /dev/%s", c.entry.GUID, c.disk.name))
-		}
-		m.Printf("data: WARNING: %d data partitions: %s; the one with the lowest GUID is used. Name one with garboard.data=",
-			len(all), strings.Join(names, ", "))
+	if len(all) == 1 {
+		return &all[0]
 	}
+	// The boot disk is what was meant to be this node; what else is plugged in may be anybody's.
+	boot := ""
+	guid, err := m.bootGUID()
+	if d, _ := m.bootDisk(list, guid); err == nil && d != nil {
+		boot = d.name
+	}
+	order := func(c candidate) string {
+		class := "1"
+		if c.disk.name == boot {
+			class = "0"
+		}
+		return class + strings.ToUpper(c.entry.GUID) + c.disk.name
+	}
+	slices.SortFunc(all, func(a, b candidate) int { return strings.Compare(order(a), order(b)) })
+	var names []string
+	for _, c := range all {
+		names = append(names, fmt.Sprintf("%s on /dev/%s", c.entry.GUID, c.disk.name))
+	}
+	rule := "the one with the lowest GUID"
+	if boot != "" && all[0].disk.name == boot {
+		rule = "the one on the boot disk"
+		if all[1].disk.name == boot {
+			rule = "the one with the lowest GUID on the boot disk"
+		}
+	}
+	m.Printf("data: WARNING: %d data partitions: %s; %s is used. Name one with garboard.data=", len(all), strings.Join(names, ", "), rule)
 	return &all[0]
 }
 
@@ -216,19 +256,20 @@ func (m *Manager) named(ctx context.Context, d disk) (*candidate, error) {
 	} else {
 		return nil, err
 	}
-	f, err := os.OpenFile(dev, os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	p, err := t.add()
+	p, err := t.add(false)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dev, err)
 	}
+	return m.place(ctx, d, t, p)
+}
+
+// place writes a table to which a partition was added, unless the place is taken.
+func (m *Manager) place(ctx context.Context, d disk, t *table, p *gpt.Partition) (*candidate, error) {
+	dev := filepath.Join(m.Dev, d.name)
 	if err := m.gapEmpty(ctx, dev, int64(p.Start)*d.sector, int64(p.Size)); err != nil {
 		return nil, err
 	}
-	if err := t.write(f); err != nil {
+	if err := m.writeTable(d, t); err != nil {
 		return nil, fmt.Errorf("%s: %w", dev, err)
 	}
 	m.Printf("data: %s: made partition %d of %d MiB", dev, p.Index, p.Size>>20)

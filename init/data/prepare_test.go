@@ -2,6 +2,7 @@ package data
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,7 +22,7 @@ func withData(t *testing.T, size int64, guid string) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := tab.add()
+	p, err := tab.add(false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +59,7 @@ func (m *machine) mustSay(words string) {
 func TestDisklessDoesNotWait(t *testing.T) {
 	m := newMachine(t)
 	m.sysfile("block/loop0/size", "8") // no device behind it
+	m.Boot = func() (string, error) { return "", errors.New("the firmware says nonsense") } // it does not matter here
 	m.Limits = DefaultLimits()
 	began := time.Now()
 	p, err := m.Prepare(t.Context())
@@ -81,29 +83,6 @@ func TestFoundAsItIs(t *testing.T) {
 		if err := m.Finish(p, "/var"); err != nil || len(m.set) > 0 {
 			t.Errorf("%s: %v, %q", name, err, m.set)
 		}
-	}
-}
-
-func TestLateDisk(t *testing.T) {
-	m := newMachine(t)
-	m.disk("vda", sparse(t, 64*mib).Name())
-	late := withData(t, 600*mib, guidA).Name()
-	m.Limits.Late = 5 * time.Second
-	go func() {
-		time.Sleep(100 * time.Millisecond)
-		m.disk("vdb", late)
-	}()
-	p, err := m.Prepare(t.Context())
-	if err != nil || p == nil || filepath.Base(p.Device) != "vdb1" {
-		t.Fatalf("%+v, %v", p, err)
-	}
-	m.mustSay("waiting for a late one, at most 5s")
-
-	m = newMachine(t)
-	m.Param = "serial=absent"
-	m.Limits.Named = 60 * time.Millisecond
-	if p, err := m.Prepare(t.Context()); p != nil || err == nil || !strings.Contains(err.Error(), "no disk serial=absent after 60ms") {
-		t.Errorf("%+v, %v", p, err)
 	}
 }
 
@@ -170,7 +149,7 @@ func TestPowerCutWhileMaking(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tab.add(); err != nil {
+	if _, err := tab.add(false); err != nil {
 		t.Fatal(err)
 	}
 	if err := tab.write(r); err != nil {

@@ -229,6 +229,7 @@ func (s *Sequence) podsEnd(services Services, grace time.Duration) {
 		lock.Begin()
 		outcome = s.kubelet(lock, services, grace)
 	}
+	young := services.KubeletAge() < s.Limits.KubeletSettled
 	// A kubelet that is not done would start again what PID 1 ends.
 	ctx, cancel := s.wait(s.Limits.Services)
 	services.StopKubelet(ctx)
@@ -245,6 +246,9 @@ func (s *Sequence) podsEnd(services Services, grace time.Duration) {
 		// A container that was being made when the runtime was restarted, for one:
 		// the kubelet gives up on it, and the runtime would hang on it when it stops.
 		limit, why = s.Limits.PodsLate, "the kubelet is done, but has left something"
+		if young { // one that was started a moment ago knows nothing yet of the pods that run, and ends none
+			limit, why = s.Limits.Pods, "the kubelet is done, but may not have known all pods yet"
+		}
 	}
 	n := s.Pods.Signal(false)
 	s.Printf("shutdown: %s: SIGTERM to %d processes of containers, at most %s", why, n, limit)
