@@ -58,7 +58,7 @@ func (m *machine) mustSay(words string) {
 
 func TestDisklessDoesNotWait(t *testing.T) {
 	m := newMachine(t)
-	m.sysfile("block/loop0/size", "8") // no device behind it
+	m.sysfile("block/loop0/size", "8")                                                      // no device behind it
 	m.Boot = func() (string, error) { return "", errors.New("the firmware says nonsense") } // it does not matter here
 	m.Limits = DefaultLimits()
 	began := time.Now()
