@@ -26,7 +26,7 @@ var (
 	// machineTools are QEMU and its firmware, for hosts that have none recent enough.
 	machineTools = []string{"qemu-system-x86", "qemu-system-arm", "qemu-efi-aarch64", "seabios"}
 	// judgeTools are other people's programs that tests judge our output with.
-	judgeTools = []string{"cpio", "libarchive-tools", "gdisk", "e2fsprogs"}
+	judgeTools = []string{"cpio", "libarchive-tools", "gdisk", "e2fsprogs", "systemd"}
 )
 
 func lockCommand(g *global) *cobra.Command {

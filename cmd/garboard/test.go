@@ -159,7 +159,7 @@ func (g *global) testNode(ctx context.Context, flags buildFlags, run string) err
 	if run != "" {
 		args = append(args, "-run", run)
 	}
-	return goTest(ctx, o.Root, []string{imagesEnv + "=" + flags.output, toolsEnv + "=" + tools}, append(args, "./builder/image", "./init/data", "./qemu")...)
+	return goTest(ctx, o.Root, []string{imagesEnv + "=" + flags.output, toolsEnv + "=" + tools}, append(args, "./builder/image", "./init/data", "./pod/systemd", "./qemu")...)
 }
 
 // goTest runs go test; ctrl-C reaches its whole process group.
