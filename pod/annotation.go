@@ -242,7 +242,7 @@ func limits(v string) ([]Limit, error) {
 				return nil, fmt.Errorf("%s: %q is neither a number nor unlimited", name, x)
 			}
 		}
-		if soft == "unlimited" && hard != "unlimited" {
+		if limit(soft) > limit(hard) {
 			return nil, fmt.Errorf("%s: the first limit is above the second", name)
 		}
 		out = append(out, Limit{name, soft, hard})

@@ -126,7 +126,7 @@ func initContainerEntries() []Entry {
 	const i = initContainers
 	return []Entry{
 		row(i+".name", yes("run in order to success before the containers; one that fails for good blocks them"), yes("a oneshot unit (RemainAfterExit=) that the next ones and the containers require and come after; one that fails for good blocks them")),
-		row(i+".restartPolicy", no(notYet+"make it a service of its own, which the others come after"), yes("Always makes it a sidecar: started in its place, it stays, the next wait for its start (startupProbe), and it ends after the containers; other values are a container's own policy")),
+		row(i+".restartPolicy", yes("Never and OnFailure: its own policy; Always (a sidecar) is refused: make it a service of its own, which the others come after"), yes("Always makes it a sidecar: started in its place, it stays, the next wait for its start (startupProbe), and it ends after the containers; other values are a container's own policy")),
 		row(i+".readinessProbe", no("an init container is ready when it has ended; leave it out"), yes("of sidecars; others have none in Kubernetes either")),
 		row(i+".livenessProbe", no("an init container ends by itself; leave it out"), yes("of sidecars; others have none in Kubernetes either")),
 		row(i+".startupProbe", no("an init container ends by itself; leave it out"), yes("of sidecars; others have none in Kubernetes either")),

@@ -13,7 +13,7 @@ func metadataEntries() []Entry {
 	return []Entry{
 		both("apiVersion", yes("v1")),
 		both("kind", yes("Pod; ConfigMap and Secret documents of the same file are what its references are resolved from")),
-		row("metadata.name", yes("the service's name; with several containers NAME.CONTAINER"), yes("unit names, see below")),
+		row("metadata.name", yes("the service's name; with several containers NAME-CONTAINER, which must differ from every other service's. Small letters, digits and -, 63 at most: a container of the node pod is called so"), yes("unit names, see below")),
 		row("metadata.namespace", off("services of a node are not in namespaces; fieldRefs see it"), yes("unit names; default: default")),
 		row("metadata.labels", off("for people and tools; fieldRefs see them"), yes("X-Garboard section of the units; fieldRefs see them")),
 		row("metadata.annotations", yes("those of Garboard, see below; fieldRefs see all"), yes("those of Garboard, see below; all are kept in the X-Garboard section of the pod's target; fieldRefs see all")),

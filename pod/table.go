@@ -115,7 +115,7 @@ func (p *Plan) table() []table.Service {
 			r.Capabilities = &s.Caps
 		}
 		if len(p.Services) > 1 {
-			r.Name += "." + s.Name
+			r.Name += "-" + s.Name
 		}
 		if s.Kind != InitContainer {
 			r.Role, role = role, "" // the first container has it

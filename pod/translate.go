@@ -62,6 +62,9 @@ func Translate(d *manifest.Document, o Options) (*Plan, []Finding, error) {
 	case !isName(p.Name) && p.Name != "":
 		t.refuse("metadata.name", "%q is not a name: small letters, digits, - and ., 253 at most", p.Name)
 	}
+	if t.Target == Init && isName(p.Name) && !t.serviceNames() {
+		t.refuse("metadata.name", "%q, with the container's name if there are several, is not the name of a service: small letters, digits and -, 63 at most", p.Name)
+	}
 	if !isLabel(t.plan.Namespace) {
 		t.refuse("metadata.namespace", "%q is not a name: small letters, digits and -, 63 at most", p.Namespace)
 	}
@@ -76,6 +79,21 @@ func Translate(d *manifest.Document, o Options) (*Plan, []Finding, error) {
 	t.volumes()
 	t.services()
 	return t.plan, t.list, t.err()
+}
+
+// serviceNames says whether the pod's services of PID 1 have names that containers
+// of the node pod can have.
+func (t *translation) serviceNames() bool {
+	names := t.containerNames()
+	if len(names) == 1 {
+		return isLabel(t.pod.Name)
+	}
+	for _, c := range names {
+		if isLabel(c) && !isLabel(t.pod.Name+"-"+c) {
+			return false
+		}
+	}
+	return true
 }
 
 var (

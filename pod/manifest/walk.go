@@ -154,7 +154,7 @@ func Plain(t reflect.Type) bool {
 }
 
 // yaml11 are words that are strings in YAML 1.2 and booleans for Kubernetes' reader.
-var yaml11 = []string{"y", "n", "yes", "no", "on", "off"}
+var yaml11 = []string{"y", "Y", "n", "N", "yes", "Yes", "YES", "no", "No", "NO", "on", "On", "ON", "off", "Off", "OFF"}
 
 func (w *walker) scalar(n *yaml.Node, t reflect.Type, at string) (any, error) {
 	wrong := func(kind string) error { return w.doc.Errorf(n.Line, "%s is %s, not %s", at, kind, what(n)) }
@@ -166,7 +166,7 @@ func (w *walker) scalar(n *yaml.Node, t reflect.Type, at string) (any, error) {
 		if n.Tag != "!!str" && n.Tag != "!!timestamp" {
 			return nil, w.doc.Errorf(n.Line, "%s is a string, and %s without quotes is none: write %q", at, n.Value, n.Value)
 		}
-		if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0 && slices.Contains(yaml11, strings.ToLower(n.Value)) {
+		if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0 && slices.Contains(yaml11, n.Value) {
 			return nil, w.doc.Errorf(n.Line, "%s: Kubernetes takes %s without quotes for a boolean: write %q", at, n.Value, n.Value)
 		}
 		if strings.ContainsRune(n.Value, 0) {
