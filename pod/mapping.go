@@ -108,6 +108,10 @@ func (x index) nearest(field string) (Entry, bool) {
 	return Entry{}, false
 }
 
+// Lookup is the row that speaks for a field, such as
+// spec.initContainers[].command, for a target.
+func Lookup(field string, target Target) (Entry, bool) { return newIndex().find(field, target) }
+
 // parent is the path of what holds a field.
 func parent(field string) string {
 	if f, ok := strings.CutSuffix(field, "[]"); ok {

@@ -58,48 +58,28 @@ func containerEntries() []Entry {
 func probeEntries() []Entry {
 	var out []Entry
 	const later = "not for PID 1, which has no HTTP in it; use exec or tcpSocket"
-	for _, p := range []struct{ name, init, systemd string }{
-		{"startupProbe", "", "a oneshot that probes until it succeeds; what comes after the container waits for it, liveness begins after it, and at its failure the container is restarted"},
-		{"livenessProbe", "", "a unit beside the container that probes; at its failure the container is restarted (systemctl restart: by its grace)"},
-		{"readinessProbe", "until it first succeeds what comes after the service waits (at most its wait-seconds)", "a oneshot that waits for the first success; the pod's _ready.target waits for it, and so does what comes after the pod. It is not probed again afterwards"},
+	for _, p := range []struct{ name, init, systemd, period string }{
+		{"startupProbe", "until it succeeds the service is neither ready nor probed otherwise; at its failure it is ended by its grace and started again by its policy", "a oneshot that probes until it succeeds; what comes after the container waits for it, liveness begins after it, and at its failure the container is restarted", "default 10"},
+		{"livenessProbe", "at its failure the service is ended by its grace and started again by its policy", "a unit beside the container that probes; at its failure the container is restarted (systemctl restart: by its grace)", "default 10"},
+		{"readinessProbe", "until it first succeeds what comes after the service waits (at most its wait-seconds); it is not probed again afterwards", "a oneshot that waits for the first success; the pod's _ready.target waits for it, and so does what comes after the pod. It is not probed again afterwards", "default 50 ms for PID 1, since a node boots in seconds"},
 	} {
 		at := containers + "." + p.name + "."
-		handler := func(name, how string) Entry {
-			if p.init == "" {
-				return row(at+name, no(notYet+"let the program end when it is ill: it is restarted"), yes(how))
-			}
-			return row(at+name, yes(how), yes(how))
+		failures := row(at+"failureThreshold", yes("failures in a row that are one too many; default 3"), yes("--failures of the probe program; default 3"))
+		if p.name == "readinessProbe" {
+			failures = both(at+"failureThreshold", off("readiness is waited for without a limit"))
 		}
-		times := func(name, how string) Entry {
-			if p.init == "" {
-				return row(at+name, no(notYet+"let the program end when it is ill: it is restarted"), yes(how))
-			}
-			return row(at+name, no("PID 1 probes until the first success; leave it out"), yes(how))
-		}
-		exec := "status 0 is success; " + p.systemd
-		if p.init != "" {
-			exec = "status 0 is success; " + p.init
-		}
-		out = append(out, row(at+"exec", handler("exec", exec).Init, yes("run with the container's user, files and environment; "+p.systemd)),
-			handler("tcpSocket", "a connection is success; host defaults to 127.0.0.1"),
-			row(at+"httpGet", no(later), yes("by the probe program; status 200 to 399 is success; certificates are not verified, as in Kubernetes")),
-			row(at+"grpc", no(later), yes("by the probe program; SERVING is success")),
-			times("initialDelaySeconds", "--delay of the probe program"),
-			row(at+"periodSeconds", handler("x", "").Init, yes("--period of the probe program; default 10")),
-			row(at+"timeoutSeconds", handler("x", "").Init, yes("--timeout of the probe program; default 1")),
-			times("successThreshold", "--successes of the probe program"),
-			times("failureThreshold", "--failures of the probe program; without meaning for readiness, which waits without a limit"),
+		out = append(out,
+			row(at+"exec", yes("status 0 is success; run as root with PID 1's environment; "+p.init), yes("status 0 is success; run with the container's user, files and environment; "+p.systemd)),
+			row(at+"tcpSocket", yes("a connection is success; host defaults to 127.0.0.1; "+p.init), yes("a connection is success; host defaults to 127.0.0.1; "+p.systemd)),
+			row(at+"httpGet", no(later), yes("by the probe program; status 200 to 399 is success; certificates are not verified, as in Kubernetes; "+p.systemd)),
+			row(at+"grpc", no(later), yes("by the probe program; SERVING is success; "+p.systemd)),
+			row(at+"initialDelaySeconds", yes("seconds before the first attempt"), yes("--delay of the probe program")),
+			row(at+"periodSeconds", yes("seconds between two attempts; "+p.period), yes("--period of the probe program; default 10")),
+			row(at+"timeoutSeconds", yes("seconds of one attempt at most; default 1"), yes("--timeout of the probe program; default 1")),
+			row(at+"successThreshold", yes("successes in a row that are enough; default 1"), yes("--successes of the probe program; default 1")),
+			failures,
 			both(at+"terminationGracePeriodSeconds", no("a restart takes the pod's grace; leave it out")),
 		)
-	}
-	for i := range out {
-		switch {
-		case out[i].Init.Text != "":
-		case out[i].Field == containers+".readinessProbe.periodSeconds":
-			out[i].Init.Text = "seconds between two attempts; default 50 ms, since a node boots in seconds"
-		default:
-			out[i].Init.Text = "seconds of one attempt at most; default 1"
-		}
 	}
 	return out
 }

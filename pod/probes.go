@@ -39,6 +39,9 @@ func (t *translation) probe(at string, c *corev1.Container, p *corev1.Probe) *Pr
 			t.refuse(at+"."+n.name, "%d is not between 0 and %d", n.v, maxGraceSeconds)
 		}
 	}
+	if out.Successes > 1 && !strings.HasSuffix(at, "readinessProbe") {
+		t.refuse(at+".successThreshold", "must be 1 for liveness and startup, as in Kubernetes")
+	}
 	n := 0
 	if e := p.Exec; e != nil {
 		n++

@@ -19,6 +19,8 @@ import (
 const (
 	defaultPeriodMillis  = 50 // a node boots in seconds: probing once a second would be felt
 	defaultTimeoutMillis = 1000
+	kubeletPeriodMillis  = 10_000
+	defaultFailures      = 3
 )
 
 // Services are the services of every Pod among the documents, in their order.
@@ -109,7 +111,8 @@ func (p *Plan) table() []table.Service {
 			CPUWeight: s.Resources.CPUWeight, MemoryMin: s.Resources.MemoryMin, MemoryMax: s.Resources.MemoryMax, CPUMilli: s.Resources.CPUMilli,
 			User: s.User, Group: s.Group, NoNewPrivileges: s.NoNewPrivs, Ambient: s.Ambient,
 			Requires: before, Once: s.Kind == InitContainer,
-			Ready: s.Readiness.table(),
+			Startup: s.Startup.table(kubeletPeriodMillis, defaultFailures), Live: s.Liveness.table(kubeletPeriodMillis, defaultFailures),
+			Ready: s.Readiness.table(defaultPeriodMillis, 0),
 		}
 		if s.Caps != nil {
 			r.Capabilities = &s.Caps
@@ -140,17 +143,24 @@ func (p *Plan) table() []table.Service {
 	return out
 }
 
-// table is a readiness probe for PID 1.
-func (p *Probe) table() *table.Probe {
+// table is a probe for PID 1. failures is the default; 0 is for probes that
+// are tried without a limit.
+func (p *Probe) table(period, failures int) *table.Probe {
 	if p == nil {
 		return nil
 	}
-	out := &table.Probe{Exec: p.Exec, TCP: p.TCP, Unix: p.Unix, PeriodMillis: p.Period * 1000, TimeoutMillis: p.Timeout * 1000}
+	out := &table.Probe{
+		Exec: p.Exec, TCP: p.TCP, Unix: p.Unix, PeriodMillis: p.Period * 1000, TimeoutMillis: p.Timeout * 1000,
+		DelayMillis: p.Delay * 1000, Successes: p.Successes, Failures: failures,
+	}
 	if out.PeriodMillis == 0 {
-		out.PeriodMillis = defaultPeriodMillis
+		out.PeriodMillis = period
 	}
 	if out.TimeoutMillis == 0 {
 		out.TimeoutMillis = defaultTimeoutMillis
+	}
+	if p.Failures != 0 && failures != 0 {
+		out.Failures = p.Failures
 	}
 	return out
 }

@@ -257,8 +257,8 @@ func (s *service) run(ctx context.Context) (exit, bool) {
 	probed := make(chan struct{})
 	go func() {
 		defer close(probed)
-		defer s.sup.guard("readiness of " + s.Name)
-		s.becomeReady(rctx, p, began)
+		defer s.sup.guard("probes of " + s.Name)
+		s.attend(rctx, p, began)
 	}()
 	<-p.Done()
 	cancel()
@@ -323,32 +323,6 @@ func (s *service) start() (*Process, error) {
 
 // self is this program, which launches services too.
 const self = "/proc/self/exe"
-
-func (s *service) becomeReady(ctx context.Context, p *Process, began time.Time) {
-	if s.Once {
-		return // it is done when it has ended
-	}
-	if s.Service.Ready != nil {
-		tick := time.NewTicker(millis(s.Service.Ready.PeriodMillis, defaultPeriod))
-		defer tick.Stop()
-		for s.sup.reaper.probe(ctx, s.Service.Ready) != nil {
-			select {
-			case <-tick.C:
-			case <-p.Done():
-				return
-			case <-ctx.Done():
-				return
-			}
-		}
-	}
-	select {
-	case <-p.Done():
-		return
-	default:
-	}
-	s.set(Ready)
-	s.sup.printf("service %s: ready, %s", s.Name, time.Since(began).Round(10*time.Millisecond))
-}
 
 // stop ends the run that is now: SIGTERM, then after grace (or when ctx ends)
 // SIGKILL. It says whether SIGKILL was needed.

@@ -73,12 +73,16 @@ type Service struct {
 	// started anyway, with a warning, once WaitSeconds have passed.
 	After       []string `json:"after,omitempty"`
 	WaitSeconds int      `json:"waitSeconds,omitempty"`
-	Ready       *Probe   `json:"ready,omitempty"`
-	OOMScoreAdj int      `json:"oomScoreAdj,omitempty"`
-	CPUWeight   int      `json:"cpuWeight,omitempty"` // cpu.weight of its cgroup, 1 to 10000
-	MemoryMin   int64    `json:"memoryMin,omitempty"` // memory.min of its cgroup, bytes
-	MemoryMax   int64    `json:"memoryMax,omitempty"` // memory.max of its cgroup, bytes
-	CPUMilli    int64    `json:"cpuMilli,omitempty"`  // cpu.max of its cgroup, thousandths of a CPU
+	// Startup must succeed before Ready and Live are tried. If it or Live fails
+	// too often in a row the process is ended by its grace; Restart decides what then.
+	Startup     *Probe `json:"startup,omitempty"`
+	Live        *Probe `json:"live,omitempty"`
+	Ready       *Probe `json:"ready,omitempty"`
+	OOMScoreAdj int    `json:"oomScoreAdj,omitempty"`
+	CPUWeight   int    `json:"cpuWeight,omitempty"` // cpu.weight of its cgroup, 1 to 10000
+	MemoryMin   int64  `json:"memoryMin,omitempty"` // memory.min of its cgroup, bytes
+	MemoryMax   int64  `json:"memoryMax,omitempty"` // memory.max of its cgroup, bytes
+	CPUMilli    int64  `json:"cpuMilli,omitempty"`  // cpu.max of its cgroup, thousandths of a CPU
 	// Once makes it a task that has to end with status 0; it is not started again then.
 	Once bool `json:"once,omitempty"`
 	// Requires names tasks that must have ended with status 0 before this one
@@ -106,13 +110,16 @@ type RLimit struct {
 // Unlimited is no limit (RLIM_INFINITY).
 const Unlimited = ^uint64(0)
 
-// Probe decides when a service is ready. Exactly one of Exec, TCP and Unix is set.
+// Probe asks a service for its state. Exactly one of Exec, TCP and Unix is set.
 type Probe struct {
-	Exec          []string `json:"exec,omitempty"` // exit status 0 = ready
-	TCP           string   `json:"tcp,omitempty"`  // host:port that accepts a connection
-	Unix          string   `json:"unix,omitempty"` // socket path that accepts a connection
-	PeriodMillis  int      `json:"periodMillis"`   // between two attempts
-	TimeoutMillis int      `json:"timeoutMillis"`  // of one attempt
+	Exec          []string `json:"exec,omitempty"`        // exit status 0 = ready
+	TCP           string   `json:"tcp,omitempty"`         // host:port that accepts a connection
+	Unix          string   `json:"unix,omitempty"`        // socket path that accepts a connection
+	PeriodMillis  int      `json:"periodMillis"`          // between two attempts
+	TimeoutMillis int      `json:"timeoutMillis"`         // of one attempt
+	DelayMillis   int      `json:"delayMillis,omitempty"` // before the first
+	Successes     int      `json:"successes,omitempty"`   // in a row that are enough; 0 = 1
+	Failures      int      `json:"failures,omitempty"`    // in a row that are too many; 0 = never
 }
 
 // Load reads and checks a table.
@@ -149,6 +156,8 @@ func (t *Table) Check() error {
 			return fmt.Errorf("service %s: a CPU weight is 1 to 10000, a memory minimum not negative", s.Name)
 		case s.MemoryMax < 0 || s.CPUMilli < 0:
 			return fmt.Errorf("service %s: a limit of memory or CPU is negative", s.Name)
+		case s.Once && (s.Startup != nil || s.Live != nil || s.Ready != nil):
+			return fmt.Errorf("service %s: a task is ready when it has ended; it has no probes", s.Name)
 		case s.Once && s.Role != "":
 			return fmt.Errorf("service %s: a task that ends cannot be the %s", s.Name, s.Role)
 		case s.GraceSeconds < 0:
