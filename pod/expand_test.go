@@ -24,7 +24,7 @@ func FuzzExpand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s, v string) {
 		doubled := ""
 		for i := range len(s) {
-			if doubled += string(s[i]); s[i] == '$' {
+			if doubled += s[i : i+1]; s[i] == '$' {
 				doubled += "$"
 			}
 		}

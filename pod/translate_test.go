@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"garboard.local/init/table"
 	"garboard.local/pod/manifest"
@@ -239,7 +240,7 @@ func TestTable(t *testing.T) {
 func FuzzTableRoundTrip(f *testing.F) {
 	f.Add("a b", "%h $HOME \"\\;\n\x01é")
 	f.Fuzz(func(t *testing.T, word, value string) {
-		if strings.ToValidUTF8(word+value, "") != word+value || strings.ContainsRune(word+value, 0) {
+		if !utf8.ValidString(word) || !utf8.ValidString(value) || strings.ContainsRune(word+value, 0) {
 			return
 		}
 		p := &Plan{Namespace: "n", Name: "p", Services: []Service{{Name: "c", Kind: Container, Argv: []string{"/c", word}, Env: []Setting{{"A", value}}, Restart: "Always"}}}
