@@ -9,6 +9,7 @@ require (
 	github.com/beevik/ntp v1.6.0
 	github.com/bluekeyes/go-gitdiff v0.9.0
 	github.com/cavaliergopher/cpio v1.0.1
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/digitalocean/go-qemu v0.0.0-20250212194115-ee9b0668d242
 	github.com/diskfs/go-diskfs v1.9.4
 	github.com/erofs/go-erofs v0.3.1

@@ -131,7 +131,11 @@ func (n *node) cgroups() error {
 	for _, s := range n.table.Services {
 		list = append(list, cgroup.Group{Name: s.Name, Share: cgroup.Share{Weight: s.CPUWeight, Memory: s.MemoryMin}})
 	}
-	return n.groups.Setup(os.Getpid(), list)
+	err := n.groups.Setup(os.Getpid(), list)
+	for _, s := range n.table.Services {
+		err = errors.Join(err, n.groups.Limit(s.Name, s.MemoryMax, s.CPUMilli))
+	}
+	return err
 }
 
 // moreMounts makes those that nothing in the boot waits for.

@@ -83,11 +83,11 @@ func NodePod(image string, services []table.Service) ([]byte, error) {
 			},
 		})
 	}
-	return manifest(p)
+	return podYAML(p)
 }
 
-// manifest is the YAML of a pod, without the fields that only a server fills.
-func manifest(p corev1.Pod) ([]byte, error) {
+// podYAML is the YAML of a pod, without the fields that only a server fills.
+func podYAML(p corev1.Pod) ([]byte, error) {
 	b, err := json.Marshal(p)
 	if err != nil {
 		return nil, err

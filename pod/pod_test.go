@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"garboard.local/init/table"
+	"garboard.local/pod/manifest"
 )
 
 const crio = `
@@ -31,16 +32,24 @@ spec:
     resources: {requests: {cpu: 1, memory: 96Mi}}
 `
 
+func parse(b []byte) ([]table.Service, error) {
+	docs, err := manifest.Read("test.yaml", b)
+	if err != nil {
+		return nil, err
+	}
+	return Services(docs, Options{})
+}
+
 func TestParse(t *testing.T) {
-	got, err := Parse([]byte(crio))
+	got, err := parse([]byte(crio))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := table.Service{
+	want := []table.Service{{
 		Name: "crio", Role: "runtime", Command: []string{"/usr/bin/crio", "--log-level", "a b"},
 		Env: []string{"PATH=/usr/bin:/x y"}, Restart: "Always", GraceSeconds: 10, OOMScoreAdj: -999, CPUWeight: 39, MemoryMin: 96 << 20,
 		Ready: &table.Probe{Unix: "/run/crio/crio.sock", PeriodMillis: 50, TimeoutMillis: 1000},
-	}
+	}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -49,24 +58,24 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct{ name, from, to, want string }{
 		{"unknown field", "restartPolicy:", "restartPolicyy:", "restartPolicyy"},
-		{"field without meaning", "  containers:", "  hostNetwork: true\n  containers:", "spec.hostNetwork has no meaning"},
-		{"volume", "  containers:", "  volumes: [{name: v, emptyDir: {medium: Memory}}]\n  containers:", "spec.volumes[]"},
+		{"field without meaning", "  containers:", "  hostNetwork: false\n  containers:", "spec.hostNetwork: a service of PID 1 shares the host's"},
+		{"volume", "  containers:", "  volumes: [{name: v, emptyDir: {medium: Memory}}]\n  containers:", "spec.volumes[0].emptyDir.medium: not yet"},
 		{"relative command", "[/usr/bin/crio]", "[crio]", "absolute path"},
-		{"no command", "    command: [/usr/bin/crio]\n", "", "absolute path"},
-		{"two containers", "  - name: crio", "  - name: other\n    command: [/x]\n  - name: crio", "exactly one"},
-		{"wrong kind", "kind: Pod", "kind: Deployment", "v1 Pod"},
+		{"no command", "    command: [/usr/bin/crio]\n", "", "command: is needed"},
+		{"one name twice", "  - name: crio", "  - name: crio\n    command: [/x]\n  - name: crio", "another container is called \"crio\""},
+		{"wrong kind", "kind: Pod", "kind: Deployment", "kind Deployment: Pods are read; its spec.template"},
 		{"unknown annotation", "garboard.local/role", "garboard.local/rool", "garboard.local/rool is not known"},
 		{"unknown role", "role: runtime", "role: boss", "neither"},
 		{"oom score", `"-999"`, `"-1001"`, "number from -1000 to 1000"},
 		{"probe twice", "    env:", "    readinessProbe: {tcpSocket: {port: 1}}\n    env:", "both a readinessProbe"},
-		{"http probe", "    env:", "    readinessProbe: {httpGet: {port: 1}}\n    env:", "httpGet.port has no meaning"},
+		{"http probe", "    env:", "    readinessProbe: {httpGet: {port: 1}}\n    env:", "readinessProbe.httpGet.port: not for PID 1"},
 		{"negative grace", "Seconds: 10", "Seconds: -1", "not between"},
 		{"no CPU", "cpu: 1,", "cpu: 0,", "requests.cpu: 0 is not"},
 		{"too many CPUs", "cpu: 1,", "cpu: 1k,", "requests.cpu: 1k is not"},
 		{"negative memory", "96Mi", "-1", "requests.memory: -1 is negative"},
 		{"no quantity", "96Mi", "96 MB", "quantities must match"},
-		{"limit", "requests:", "limits:", "resources.limits.cpu has no meaning"},
-		{"other resource", "memory: 96Mi", "disk: 1", "resources.requests.disk has no meaning"},
+		{"limit", "requests: {cpu: 1,", "limits: {cpu: 0,", "limits.cpu: 0 is not"},
+		{"other resource", "memory: 96Mi", "disk: 1", "requests.disk: there is no way"},
 		{"restart policy", "Always", "Sometimes", "Sometimes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -74,20 +83,24 @@ func TestParseRefuses(t *testing.T) {
 			if in == crio {
 				t.Fatalf("the case does not change the manifest")
 			}
-			if _, err := Parse([]byte(in)); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := parse([]byte(in)); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one that says %q", err, c.want)
 			}
 		})
 	}
 }
 
-func FuzzParse(f *testing.F) {
+// FuzzServices: whatever a manifest says, it is refused or makes a table that PID 1 takes.
+func FuzzServices(f *testing.F) {
 	f.Add([]byte(crio))
 	f.Add([]byte("kind: Pod\napiVersion: v1\nspec: {containers: [{readinessProbe: {}}]}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := Parse(b)
-		if err == nil && (s.Name == "" || len(s.Command) == 0) {
-			t.Errorf("accepted %q as %+v", b, s)
+		s, err := parse(b)
+		if err != nil {
+			return
+		}
+		if err := (&table.Table{Version: 1, Services: s}).Check(); err != nil || len(s) == 0 {
+			t.Errorf("accepted %q as %+v: %v", b, s, err)
 		}
 	})
 }

@@ -87,6 +87,29 @@ func (t Tree) share(group string, s Share) error {
 	return errors.Join(errs...)
 }
 
+// cpuPeriod is that of cpu.max, in microseconds: the kernel's default.
+const cpuPeriod = 100_000
+
+// Limit bounds a service's group: memory in bytes, CPU in thousandths of one.
+// What is zero stays unlimited.
+func (t Tree) Limit(service string, memory, cpuMilli int64) error {
+	files := map[string]string{}
+	if memory > 0 {
+		files["memory.max"] = strconv.FormatInt(memory, 10)
+		files["memory.oom.group"] = "1" // as for a container: half a service is none
+	}
+	if cpuMilli > 0 {
+		files["cpu.max"] = fmt.Sprintf("%d %d", max(cpuMilli*cpuPeriod/1000, 1000), cpuPeriod) // the kernel takes no less than 1 ms
+	}
+	var errs []error
+	for file, text := range files {
+		if err := os.WriteFile(filepath.Join(t.Root, Service(service), file), []byte(text), 0o644); err != nil {
+			errs = append(errs, fmt.Errorf("%s of service %s: %w", file, service, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Service is the group of the service called name.
 func Service(name string) string { return Own + "/" + name }
 

@@ -82,3 +82,25 @@ func TestProcsAndPopulated(t *testing.T) {
 		t.Error("an empty group counted as populated")
 	}
 }
+
+func TestLimit(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "garboard/a/cgroup.procs", "")
+	write(t, root, "garboard/b/cgroup.procs", "")
+	for name, l := range map[string][2]int64{"a": {1 << 20, 1500}, "b": {0, 0}} {
+		if err := (Tree{root}).Limit(name, l[0], l[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"garboard/a/memory.max": "1048576", "garboard/a/memory.oom.group": "1", "garboard/a/cpu.max": "150000 100000"} {
+		if got := read(t, root, name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if files, err := os.ReadDir(filepath.Join(root, "garboard/b")); err != nil || len(files) != 1 {
+		t.Errorf("limits that nobody gave: %v %v", files, err)
+	}
+	if err := (Tree{root}).Limit("absent", 1, 0); err == nil {
+		t.Error("the limit of a group that is not there is no error")
+	}
+}

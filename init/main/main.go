@@ -1,5 +1,5 @@
 // Command init is PID 1 of a node, and by the name it is called with also
-// modprobe and pinns: one binary, one copy in memory.
+// modprobe, pinns and what PID 1 starts services through: one binary, one copy in memory.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	boot "garboard.local/init"
+	"garboard.local/init/launch"
 	"garboard.local/init/modules"
 	"garboard.local/init/pinns"
 )
@@ -19,6 +20,8 @@ func main() {
 		boot.Main()
 	case name == "modprobe":
 		os.Exit(modules.Modprobe(os.Args[1:], modules.OpenRunning, os.Stderr, modules.Kmsg()))
+	case name == launch.Name:
+		os.Exit(launch.Main(os.Args[1:], os.Environ(), "/", os.Stderr))
 	case name == "pinns":
 		os.Exit(pinns.Main(os.Args[1:], os.Stderr))
 	default:

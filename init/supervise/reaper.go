@@ -44,7 +44,8 @@ type Process struct {
 
 // Spec says how to start a process.
 type Spec struct {
-	Argv   []string // Argv[0] is a path
+	Argv   []string // Argv[0] is a path, unless Path is given
+	Path   string   // the program, if Argv[0] is only what it is called
 	Env    []string
 	Dir    string
 	Output int // descriptor for standard output and error; -1 = /dev/null
@@ -172,9 +173,13 @@ func (r *Reaper) Start(s Spec) (*Process, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	pid, err := syscall.ForkExec(s.Argv[0], s.Argv, attr)
+	path := s.Path
+	if path == "" {
+		path = s.Argv[0]
+	}
+	pid, err := syscall.ForkExec(path, s.Argv, attr)
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", s.Argv[0], err)
+		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
 	p := &Process{Pid: pid, r: r, done: make(chan struct{})}
 	r.procs[pid] = p

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"garboard.local/init/launch"
 	"garboard.local/init/table"
 )
 
@@ -42,11 +43,12 @@ const (
 	Starting              // runs, not ready yet
 	Ready                 // runs and is ready
 	BackOff               // has died and waits to be started again
+	Done                  // a task that has succeeded
 	Ended                 // will not be started again
 )
 
 func (s State) String() string {
-	return [...]string{"waiting", "starting", "ready", "in back-off", "ended"}[s]
+	return [...]string{"waiting", "starting", "ready", "in back-off", "done", "ended"}[s]
 }
 
 // service is one entry of the table and its life. Its goroutine is life().
@@ -99,7 +101,11 @@ func (s *service) wait(ctx context.Context, ok func(State) bool) bool {
 
 // life starts the service again and again until it has ended for good.
 func (s *service) life(ctx context.Context) {
-	defer s.set(Ended)
+	last := Ended
+	defer func() { s.set(last) }()
+	if !s.waitRequired(ctx) {
+		return
+	}
 	s.waitAfter()
 	delay := s.sup.timing.First
 	row := 0 // deaths without a stable time between them
@@ -109,6 +115,10 @@ func (s *service) life(ctx context.Context) {
 		switch {
 		case s.isFinal() || ctx.Err() != nil:
 			s.sup.printf("service %s: ended: %s", s.Name, how)
+			return
+		case s.Once && how.ok:
+			s.sup.printf("service %s: done", s.Name)
+			last = Done
 			return
 		case asked:
 			s.sup.printf("service %s: ended as asked: %s", s.Name, how)
@@ -201,10 +211,29 @@ func (s *service) waitAfter() {
 		if o == nil {
 			continue
 		}
-		if !o.wait(wctx, func(st State) bool { return st == Ready || st == Ended }) && s.sup.starting.Err() == nil {
+		if !o.wait(wctx, func(st State) bool { return st == Ready || st == Done || st == Ended }) && s.sup.starting.Err() == nil {
 			s.sup.printf("service %s: %s is not ready after %ds, started anyway", s.Name, name, s.WaitSeconds)
 		}
 	}
+}
+
+// waitRequired waits for the tasks that this service requires, for as long as
+// they are tried; false if one has failed for good or the node shuts down.
+func (s *service) waitRequired(ctx context.Context) bool {
+	for _, name := range s.Requires {
+		o := s.sup.byName(name)
+		if o == nil {
+			continue // a checked table has it
+		}
+		if !o.wait(s.sup.starting, func(st State) bool { return st == Done || st == Ended }) || ctx.Err() != nil {
+			return false
+		}
+		if st, _ := o.get(); st != Done {
+			s.sup.printf("service %s: not started: it requires %s, which has failed", s.Name, name)
+			return false
+		}
+	}
+	return true
 }
 
 // exit is how a run ended.
@@ -228,8 +257,8 @@ func (s *service) run(ctx context.Context) (exit, bool) {
 	probed := make(chan struct{})
 	go func() {
 		defer close(probed)
-		defer s.sup.guard("readiness of " + s.Name)
-		s.becomeReady(rctx, p, began)
+		defer s.sup.guard("probes of " + s.Name)
+		s.attend(rctx, p, began)
 	}()
 	<-p.Done()
 	cancel()
@@ -252,6 +281,13 @@ func (s *service) start() (*Process, error) {
 		}
 	}
 	spec := Spec{Argv: s.Command, Env: env, Dir: s.Dir, Output: -1, Cgroup: -1}
+	if launch.Needed(&s.Service) {
+		argv, err := launch.Argv(&s.Service)
+		if err != nil {
+			return nil, err
+		}
+		spec.Argv, spec.Path = argv, self
+	}
 	if s.log != nil {
 		spec.Output = s.log.write
 	}
@@ -285,28 +321,8 @@ func (s *service) start() (*Process, error) {
 	return p, nil
 }
 
-func (s *service) becomeReady(ctx context.Context, p *Process, began time.Time) {
-	if s.Service.Ready != nil {
-		tick := time.NewTicker(millis(s.Service.Ready.PeriodMillis, defaultPeriod))
-		defer tick.Stop()
-		for s.sup.reaper.probe(ctx, s.Service.Ready) != nil {
-			select {
-			case <-tick.C:
-			case <-p.Done():
-				return
-			case <-ctx.Done():
-				return
-			}
-		}
-	}
-	select {
-	case <-p.Done():
-		return
-	default:
-	}
-	s.set(Ready)
-	s.sup.printf("service %s: ready, %s", s.Name, time.Since(began).Round(10*time.Millisecond))
-}
+// self is this program, which launches services too.
+const self = "/proc/self/exe"
 
 // stop ends the run that is now: SIGTERM, then after grace (or when ctx ends)
 // SIGKILL. It says whether SIGKILL was needed.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"garboard.local/init/launch"
 )
 
 // The reaper takes every child's status, so these tests run it in a process of
@@ -21,6 +23,9 @@ import (
 const childEnv = "GARBOARD_SUPERVISE_CHILD"
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == launch.Name { // a service is launched through /proc/self/exe
+		os.Exit(launch.Main(os.Args[1:], os.Environ(), "/", os.Stderr))
+	}
 	switch os.Getenv("GARBOARD_SUPERVISE_ROLE") {
 	case "orphans": // start n children that outlive us by a moment, then die
 		for range 200 {

@@ -87,11 +87,11 @@ func (v *Supervisor) Start(name string) {
 // good or ctx ended first.
 func (v *Supervisor) WaitReady(ctx context.Context, name string) bool {
 	s := v.byName(name)
-	if s == nil || !s.wait(ctx, func(st State) bool { return st == Ready || st == Ended }) {
+	if s == nil || !s.wait(ctx, func(st State) bool { return st == Ready || st == Done || st == Ended }) {
 		return false
 	}
 	st, _ := s.get()
-	return st == Ready
+	return st != Ended
 }
 
 func (v *Supervisor) byName(name string) *service {
@@ -135,7 +135,7 @@ func (v *Supervisor) Pid(role string) int {
 // none, or ctx ends.
 func (v *Supervisor) RoleEnded(ctx context.Context, role string) bool {
 	s := v.byRole(role)
-	return s == nil || s.wait(ctx, func(st State) bool { return st == Ended })
+	return s == nil || s.wait(ctx, func(st State) bool { return st == Done || st == Ended })
 }
 
 // State is the state of the service with a role; Ended if no service has it.

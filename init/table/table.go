@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -85,19 +86,53 @@ type Service struct {
 	// started anyway, with a warning, once WaitSeconds have passed.
 	After       []string `json:"after,omitempty"`
 	WaitSeconds int      `json:"waitSeconds,omitempty"`
-	Ready       *Probe   `json:"ready,omitempty"`
-	OOMScoreAdj int      `json:"oomScoreAdj,omitempty"`
-	CPUWeight   int      `json:"cpuWeight,omitempty"` // cpu.weight of its cgroup, 1 to 10000
-	MemoryMin   int64    `json:"memoryMin,omitempty"` // memory.min of its cgroup, bytes
+	// Startup must succeed before Ready and Live are tried. If it or Live fails
+	// too often in a row the process is ended by its grace; Restart decides what then.
+	Startup     *Probe `json:"startup,omitempty"`
+	Live        *Probe `json:"live,omitempty"`
+	Ready       *Probe `json:"ready,omitempty"`
+	OOMScoreAdj int    `json:"oomScoreAdj,omitempty"`
+	CPUWeight   int    `json:"cpuWeight,omitempty"` // cpu.weight of its cgroup, 1 to 10000
+	MemoryMin   int64  `json:"memoryMin,omitempty"` // memory.min of its cgroup, bytes
+	MemoryMax   int64  `json:"memoryMax,omitempty"` // memory.max of its cgroup, bytes
+	CPUMilli    int64  `json:"cpuMilli,omitempty"`  // cpu.max of its cgroup, thousandths of a CPU
+	// Once makes it a task that has to end with status 0; it is not started again then.
+	Once bool `json:"once,omitempty"`
+	// Requires names tasks that must have ended with status 0 before this one
+	// starts. Unlike After this is not waived: if one has failed for good, this
+	// one is never started.
+	Requires []string `json:"requires,omitempty"`
+
+	// What package launch gives the process before it becomes the command.
+	User            string    `json:"user,omitempty"`  // name or number; "" = 0
+	Group           string    `json:"group,omitempty"` // name or number; "" = the user's, 0 for a number
+	Groups          []uint32  `json:"groups,omitempty"`
+	Capabilities    *[]string `json:"capabilities,omitempty"` // bounding set, names without CAP_; null = all
+	Ambient         []string  `json:"ambient,omitempty"`
+	NoNewPrivileges bool      `json:"noNewPrivileges,omitempty"`
+	Limits          []RLimit  `json:"limits,omitempty"`
 }
 
-// Probe decides when a service is ready. Exactly one of Exec, TCP and Unix is set.
+// RLimit is a resource limit by the name that Limit knows.
+type RLimit struct {
+	Name string `json:"name"`
+	Soft uint64 `json:"soft"`
+	Hard uint64 `json:"hard"`
+}
+
+// Unlimited is no limit (RLIM_INFINITY).
+const Unlimited = ^uint64(0)
+
+// Probe asks a service for its state. Exactly one of Exec, TCP and Unix is set.
 type Probe struct {
-	Exec          []string `json:"exec,omitempty"` // exit status 0 = ready
-	TCP           string   `json:"tcp,omitempty"`  // host:port that accepts a connection
-	Unix          string   `json:"unix,omitempty"` // socket path that accepts a connection
-	PeriodMillis  int      `json:"periodMillis"`   // between two attempts
-	TimeoutMillis int      `json:"timeoutMillis"`  // of one attempt
+	Exec          []string `json:"exec,omitempty"`        // exit status 0 = ready
+	TCP           string   `json:"tcp,omitempty"`         // host:port that accepts a connection
+	Unix          string   `json:"unix,omitempty"`        // socket path that accepts a connection
+	PeriodMillis  int      `json:"periodMillis"`          // between two attempts
+	TimeoutMillis int      `json:"timeoutMillis"`         // of one attempt
+	DelayMillis   int      `json:"delayMillis,omitempty"` // before the first
+	Successes     int      `json:"successes,omitempty"`   // in a row that are enough; 0 = 1
+	Failures      int      `json:"failures,omitempty"`    // in a row that are too many; 0 = never
 }
 
 // Load reads and checks a table.
@@ -118,7 +153,7 @@ func (t *Table) Check() error {
 	if t.Version != 1 {
 		return fmt.Errorf("node table: version %d, this init reads version 1", t.Version)
 	}
-	seen := map[string]bool{}
+	seen, tasks := map[string]bool{}, map[string]bool{}
 	roles := map[string]string{}
 	for _, s := range t.Services {
 		switch {
@@ -132,6 +167,12 @@ func (t *Table) Check() error {
 			return fmt.Errorf("service %s: restart policy %q is not one of Always, OnFailure, Never", s.Name, s.Restart)
 		case s.CPUWeight < 0 || s.CPUWeight > 10000 || s.MemoryMin < 0:
 			return fmt.Errorf("service %s: a CPU weight is 1 to 10000, a memory minimum not negative", s.Name)
+		case s.MemoryMax < 0 || s.CPUMilli < 0:
+			return fmt.Errorf("service %s: a limit of memory or CPU is negative", s.Name)
+		case s.Once && (s.Startup != nil || s.Live != nil || s.Ready != nil):
+			return fmt.Errorf("service %s: a task is ready when it has ended; it has no probes", s.Name)
+		case s.Once && s.Role != "":
+			return fmt.Errorf("service %s: a task that ends cannot be the %s", s.Name, s.Role)
 		case s.GraceSeconds < 0:
 			return fmt.Errorf("service %s: negative grace", s.Name)
 		case s.Role != "" && roles[s.Role] != "":
@@ -142,7 +183,34 @@ func (t *Table) Check() error {
 				return fmt.Errorf("service %s: comes after %q, which is not defined before it", s.Name, a)
 			}
 		}
-		seen[s.Name], roles[s.Role] = true, s.Name
+		if err := s.check(tasks); err != nil {
+			return fmt.Errorf("service %s: %w", s.Name, err)
+		}
+		seen[s.Name], tasks[s.Name], roles[s.Role] = true, s.Once, s.Name
+	}
+	return nil
+}
+
+// check looks at what the process is given, and at the tasks it needs.
+func (s *Service) check(tasks map[string]bool) error {
+	for _, r := range s.Requires {
+		if !tasks[r] {
+			return fmt.Errorf("requires %q, which is no task defined before it", r)
+		}
+	}
+	names := slices.Clone(s.Ambient)
+	if s.Capabilities != nil {
+		names = append(names, *s.Capabilities...)
+	}
+	for _, c := range names {
+		if Capability(c) < 0 {
+			return fmt.Errorf("%q is not a capability", c)
+		}
+	}
+	for _, l := range s.Limits {
+		if Limit(l.Name) < 0 || l.Soft > l.Hard {
+			return fmt.Errorf("limit %s=%d:%d: unknown, or the first is above the second", l.Name, l.Soft, l.Hard)
+		}
 	}
 	return nil
 }

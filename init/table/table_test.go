@@ -3,6 +3,8 @@ package table
 import (
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func good() Table {
@@ -28,6 +30,17 @@ func TestCheck(t *testing.T) {
 		{"restart policy", func(t *Table) { t.Services[0].Restart = "always" }, `"always"`},
 		{"grace", func(t *Table) { t.Services[0].GraceSeconds = -1 }, "negative"},
 		{"one role twice", func(t *Table) { t.Services[1].Role = RoleRuntime }, "both have the role"},
+		{"negative limit", func(t *Table) { t.Services[0].MemoryMax = -1 }, "negative"},
+		{"a task with a role", func(t *Table) { t.Services[0].Once = true }, "cannot be the runtime"},
+		{"requires what is no task", func(t *Table) { t.Services[1].Requires = []string{"crio"} }, "no task defined before"},
+		{"requires a task", func(t *Table) {
+			t.Services = append([]Service{{Name: "t", Command: []string{"/t"}, Once: true, Restart: RestartNever}}, t.Services...)
+			t.Services[1].Requires = []string{"t"}
+		}, ""},
+		{"capability", func(t *Table) { t.Services[0].Capabilities = &[]string{"FLY"} }, `"FLY" is not a capability`},
+		{"ambient capability", func(t *Table) { t.Services[0].Ambient = []string{"CAP_CHOWN"} }, "not a capability"},
+		{"limit", func(t *Table) { t.Services[0].Limits = []RLimit{{Name: "nofile", Soft: 2, Hard: 1}} }, "above the second"},
+		{"unknown limit", func(t *Table) { t.Services[0].Limits = []RLimit{{Name: "files", Soft: 1, Hard: 2}} }, "unknown"},
 		{"after a later one", func(t *Table) { t.Services[0].After = []string{"kubelet"} }, "not defined before"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -38,5 +51,19 @@ func TestCheck(t *testing.T) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// Numbers are the kernel's: one from the beginning, the middle and the end of each list.
+func TestNumbers(t *testing.T) {
+	for name, want := range map[string]int{"CHOWN": 0, "NET_ADMIN": 12, "SYS_ADMIN": 21, "SETFCAP": 31, "CHECKPOINT_RESTORE": unix.CAP_LAST_CAP, "CAP_CHOWN": -1, "": -1} {
+		if got := Capability(name); got != want {
+			t.Errorf("capability %q is %d, want %d", name, got, want)
+		}
+	}
+	for name, want := range map[string]int{"cpu": unix.RLIMIT_CPU, "nofile": unix.RLIMIT_NOFILE, "memlock": unix.RLIMIT_MEMLOCK, "rttime": unix.RLIMIT_RTTIME, "rss": unix.RLIMIT_RSS, "x": -1} {
+		if got := Limit(name); got != want {
+			t.Errorf("limit %q is %d, want %d", name, got, want)
+		}
 	}
 }

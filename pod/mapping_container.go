@@ -1,0 +1,115 @@
+package pod
+
+func containerEntries() []Entry {
+	const c = containers + "."
+	return []Entry{
+		both(c+"name", yes("part of the service's and the units' names")),
+		row(c+"image", off("the root image holds the programs of services: recipe packages, components and overlays put them there"), yes("with --images DIR: RootDirectory=DIR/IMAGE/rootfs, and its config.json gives entrypoint, environment, user and directory where the manifest does not; without: the programs are the host's own")),
+		both(c+"imagePullPolicy", off("nothing is pulled when a service starts")),
+		row(c+"command", yes("argv, as it is: never joined, never given to a shell; the first is an absolute path"), yes("ExecStart= with each word quoted and nothing expanded by systemd")),
+		row(c+"args", yes("argv, behind command"), yes("ExecStart=, behind command")),
+		row(c+"workingDir", yes("chdir(2) before the program starts"), yes("WorkingDirectory=")),
+		both(c+"ports[].name", off("tells people and Services; nothing is opened or closed by it")),
+		both(c+"ports[].containerPort", off("tells people and Services; nothing is opened or closed by it")),
+		both(c+"ports[].protocol", off("tells people and Services; nothing is opened or closed by it")),
+		both(c+"ports[].hostPort", yes("the same as containerPort, with the host's network; another is refused: nothing forwards ports")),
+		both(c+"ports[].hostIP", no("nothing forwards ports; tell the program which address to listen on")),
+		row(c+"env[].name", yes("a variable"), yes("Environment=; names that systemd would drop (others than letters, digits and _) are refused")),
+		both(c+"env[].value", yes("as it is, after $(VAR) expansion as in Kubernetes")),
+		row(c+"env[].valueFrom.fieldRef", yes("metadata.*, spec.serviceAccountName; the node's name and addresses are known at boot only and refused"), yes("metadata.*, spec.nodeName (%H, or --node-name), spec.serviceAccountName; status.hostIP and status.podIP with --node-ip")),
+		both(c+"env[].valueFrom.resourceFieldRef", yes("the container's own requests and limits")),
+		both(c+"env[].valueFrom.configMapKeyRef", yes("from a ConfigMap document of the same file, or the file OBJECTS/configmaps/NAMESPACE/NAME/KEY; read when converted")),
+		row(c+"env[].valueFrom.secretKeyRef", no("the table lies in an image that everybody may read; let the program read a file"), yes("as configMapKeyRef, from secrets/; in a file of mode 0600 (EnvironmentFile=), never in the unit")),
+		both(c+"env[].valueFrom.fileKeyRef", no("a file that a container writes at run time; let the program read it")),
+		both(c+"envFrom[].prefix", yes("put before each name")),
+		both(c+"envFrom[].configMapRef", yes("every key of it that can be a variable's name; others are refused")),
+		row(c+"envFrom[].secretRef", no("the table lies in an image that everybody may read; let the program read a file"), yes("every key, in a file of mode 0600 (EnvironmentFile=)")),
+		row(c+"resources.requests", yes("cpu: cpu.weight, as the kubelet would set it; memory: memory.min. Others are refused"), yes("cpu: CPUWeight=, as the kubelet would set it; memory: MemoryMin=; ephemeral-storage is taken as a remark; others are refused")),
+		row(c+"resources.limits", yes("cpu: cpu.max; memory: memory.max. Others are refused"), yes("cpu: CPUQuota=; memory: MemoryMax=, and the whole container ends with the one killed (OOMPolicy=kill); others are refused")),
+		both(c+"resources.claims", no("devices are allocated by a cluster's scheduler; "+asPod)),
+		both(c+"resizePolicy", off("limits do not change while a service runs")),
+		row(c+"restartPolicy", yes("instead of the pod's"), yes("instead of the pod's")),
+		row(c+"restartPolicyRules", no(notYet+"use restartPolicy"), yes("exitCodes with operator In: RestartForceExitStatus=; NotIn is refused, systemd lists only codes")),
+		row(c+"volumeMounts[].name", yes("the volume"), yes("the volume")),
+		row(c+"volumeMounts[].mountPath", yes("must be the hostPath's own path"), yes("BindPaths=; over the host's files if the container has no root of its own")),
+		row(c+"volumeMounts[].readOnly", no(notYet+"a service sees the host's files as they are"), yes("BindReadOnlyPaths=")),
+		row(c+"volumeMounts[].recursiveReadOnly", no(notYet+"a service sees the host's files as they are"), yes("Disabled, IfPossible and Enabled alike: systemd makes what is mounted below read-only too")),
+		row(c+"volumeMounts[].subPath", no(notYet+"use the path itself as hostPath"), yes("part of the bind mount's source; made first in an emptyDir. systemd follows symbolic links in it")),
+		row(c+"volumeMounts[].subPathExpr", no(notYet+"use the path itself as hostPath"), yes("subPath after $(VAR) expansion")),
+		row(c+"volumeMounts[].mountPropagation", yes("None, HostToContainer and Bidirectional alike: a host service is in the host's mount namespace"), yes("None and HostToContainer alike: mounts of the host reach the unit. Bidirectional is refused: nothing mounted in a unit's namespace reaches the host; "+asPod)),
+		both(c+"volumeDevices", no("block devices come from claims, which a cluster binds; use the device's path with privileged: true")),
+		row(c+"lifecycle.preStop.exec", no(notYet+"let the program handle SIGTERM"), yes("ExecStop=; then SIGTERM")),
+		row(c+"lifecycle.preStop.sleep", no(notYet+"let the program handle SIGTERM"), yes("ExecStop= with the probe program's sleep; then SIGTERM")),
+		both(c+"lifecycle.preStop.httpGet", no("use exec")),
+		both(c+"lifecycle.preStop.tcpSocket", no("means nothing in Kubernetes either; use exec")),
+		row(c+"lifecycle.postStart.exec", no(notYet+"use a service of its own that comes after"), yes("ExecStartPost=; its failure ends the container")),
+		row(c+"lifecycle.postStart.sleep", no(notYet+"use a service of its own that comes after"), yes("ExecStartPost= with the probe program's sleep")),
+		both(c+"lifecycle.postStart.httpGet", no("use exec")),
+		both(c+"lifecycle.postStart.tcpSocket", no("means nothing in Kubernetes either; use exec")),
+		row(c+"lifecycle.stopSignal", no(notYet+"SIGTERM is sent"), yes("KillSignal=")),
+		both(c+"terminationMessagePath", off("where the kubelet looks for a last message; the log has it")),
+		both(c+"terminationMessagePolicy", off("where the kubelet looks for a last message; the log has it")),
+		row(c+"stdin", yes("false only: standard input is /dev/null"), yes("false only: standard input is /dev/null")),
+		both(c+"stdinOnce", yes("false only: standard input is /dev/null")),
+		both(c+"tty", yes("false only: output goes to a log, not to a terminal")),
+	}
+}
+
+func probeEntries() []Entry {
+	var out []Entry
+	const later = "not for PID 1, which has no HTTP in it; use exec or tcpSocket"
+	for _, p := range []struct{ name, init, systemd, period string }{
+		{"startupProbe", "until it succeeds the service is neither ready nor probed otherwise; at its failure it is ended by its grace and started again by its policy", "a oneshot that probes until it succeeds; what comes after the container waits for it, liveness begins after it, and at its failure the container is restarted", "default 10"},
+		{"livenessProbe", "at its failure the service is ended by its grace and started again by its policy", "a unit beside the container that probes; at its failure the container is restarted (systemctl restart: by its grace)", "default 10"},
+		{"readinessProbe", "until it first succeeds what comes after the service waits (at most its wait-seconds); it is not probed again afterwards", "a oneshot that waits for the first success; the pod's _ready.target waits for it, and so does what comes after the pod. It is not probed again afterwards", "default 50 ms for PID 1, since a node boots in seconds"},
+	} {
+		at := containers + "." + p.name + "."
+		failures := row(at+"failureThreshold", yes("failures in a row that are one too many; default 3"), yes("--failures of the probe program; default 3"))
+		if p.name == "readinessProbe" {
+			failures = both(at+"failureThreshold", off("readiness is waited for without a limit"))
+		}
+		out = append(out,
+			row(at+"exec", yes("status 0 is success; run as root with PID 1's environment; "+p.init), yes("status 0 is success; run with the container's user, files and environment; "+p.systemd)),
+			row(at+"tcpSocket", yes("a connection is success; host defaults to 127.0.0.1; "+p.init), yes("a connection is success; host defaults to 127.0.0.1; "+p.systemd)),
+			row(at+"httpGet", no(later), yes("by the probe program; status 200 to 399 is success; certificates are not verified, as in Kubernetes; "+p.systemd)),
+			row(at+"grpc", no(later), yes("by the probe program; SERVING is success; "+p.systemd)),
+			row(at+"initialDelaySeconds", yes("seconds before the first attempt"), yes("--delay of the probe program")),
+			row(at+"periodSeconds", yes("seconds between two attempts; "+p.period), yes("--period of the probe program; default 10")),
+			row(at+"timeoutSeconds", yes("seconds of one attempt at most; default 1"), yes("--timeout of the probe program; default 1")),
+			row(at+"successThreshold", yes("successes in a row that are enough; default 1"), yes("--successes of the probe program; default 1")),
+			failures,
+			both(at+"terminationGracePeriodSeconds", no("a restart takes the pod's grace; leave it out")),
+		)
+	}
+	return out
+}
+
+func containerSecurityEntries() []Entry {
+	const s = containers + ".securityContext."
+	return []Entry{
+		row(s+"runAsUser", yes("setuid(2) before the program starts; default root, or the user of `garboard.local/user`"), yes("User=; default root, the image's, or the user of `garboard.local/user`")),
+		row(s+"runAsGroup", yes("setgid(2) before the program starts; default 0, or that of `garboard.local/group`"), yes("Group=; default 0, the image's, or that of `garboard.local/group`")),
+		both(s+"runAsNonRoot", yes("checked when the manifest is read: the user must be given and not be root")),
+		row(s+"privileged", yes("true is what a service is that names no capabilities; false is refused without capabilities: say which are kept"), yes("true: every capability and device, nothing protected; otherwise the runtime's usual capabilities (CapabilityBoundingSet=), DevicePolicy=closed, ProtectKernelTunables=, ProtectControlGroups=")),
+		row(s+"capabilities", yes("bounding set of the process: the runtime's usual ones with add and drop applied; without this field all, as a host service needs"), yes("CapabilityBoundingSet=: the usual ones of cri-o with add and drop applied. As under Kubernetes a user other than root has them only through file capabilities, or `garboard.local/ambient-capabilities`")),
+		row(s+"allowPrivilegeEscalation", yes("false: no_new_privs"), yes("false: NoNewPrivileges=")),
+		row(s+"readOnlyRootFilesystem", yes("true is what a node's root is; false is refused: it cannot be made writable"), yes("true: ProtectSystem=strict, with the container's writable volumes excepted (ReadWritePaths=)")),
+		row(s+"procMount", yes("Default only"), yes("Default only")),
+		row(s+"seccompProfile", yes("Unconfined only; profiles are not yet for PID 1: "+asPod), yes("RuntimeDefault: SystemCallFilter=@system-service with EPERM, which is near the runtimes' list but not the same; Unconfined: none; Localhost is refused: a profile in JSON cannot be a SystemCallFilter=")),
+		row(s+"appArmorProfile", yes("Unconfined only: the kernel of the node has no profiles"), yes("Localhost: AppArmorProfile=; Unconfined: none; RuntimeDefault is refused: there is no runtime to have one")),
+		row(s+"seLinuxOptions", no("the node has no SELinux policy; leave it out"), yes("SELinuxContext=; all four parts are needed")),
+		both(s+"windowsOptions", no("this is Linux; a user by name is the annotation `garboard.local/user`")),
+	}
+}
+
+func initContainerEntries() []Entry {
+	const i = initContainers
+	return []Entry{
+		row(i+".name", yes("run in order to success before the containers; one that fails for good blocks them"), yes("a oneshot unit (RemainAfterExit=) that the next ones and the containers require and come after; one that fails for good blocks them")),
+		row(i+".restartPolicy", yes("Never and OnFailure: its own policy; Always (a sidecar) is refused: make it a service of its own, which the others come after"), yes("Always makes it a sidecar: started in its place, it stays, the next wait for its start (startupProbe), and it ends after the containers; other values are a container's own policy")),
+		row(i+".readinessProbe", no("an init container is ready when it has ended; leave it out"), yes("of sidecars; others have none in Kubernetes either")),
+		row(i+".livenessProbe", no("an init container ends by itself; leave it out"), yes("of sidecars; others have none in Kubernetes either")),
+		row(i+".startupProbe", no("an init container ends by itself; leave it out"), yes("of sidecars; others have none in Kubernetes either")),
+		row(i+".lifecycle", no("an init container ends by itself; leave it out"), yes("of sidecars; others have none in Kubernetes either")),
+	}
+}

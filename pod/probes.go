@@ -1,0 +1,144 @@
+package pod
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func (t *translation) probes(at string, c *corev1.Container, s *Service) {
+	for _, p := range []struct {
+		name string
+		from *corev1.Probe
+		to   **Probe
+	}{{"startupProbe", c.StartupProbe, &s.Startup}, {"livenessProbe", c.LivenessProbe, &s.Liveness}, {"readinessProbe", c.ReadinessProbe, &s.Readiness}} {
+		if p.from == nil {
+			continue
+		}
+		if s.Kind == InitContainer && t.Target == Systemd {
+			t.refuse(at+"."+p.name, "an init container has none: it is ready when it has ended")
+			continue
+		}
+		*p.to = t.probe(at+"."+p.name, c, p.from)
+	}
+}
+
+func (t *translation) probe(at string, c *corev1.Container, p *corev1.Probe) *Probe {
+	out := &Probe{
+		Delay: int(p.InitialDelaySeconds), Period: int(p.PeriodSeconds), Timeout: int(p.TimeoutSeconds),
+		Successes: int(p.SuccessThreshold), Failures: int(p.FailureThreshold),
+	}
+	for _, n := range []struct {
+		name string
+		v    int
+	}{{"initialDelaySeconds", out.Delay}, {"periodSeconds", out.Period}, {"timeoutSeconds", out.Timeout}, {"successThreshold", out.Successes}, {"failureThreshold", out.Failures}} {
+		if n.v < 0 || n.v > maxGraceSeconds {
+			t.refuse(at+"."+n.name, "%d is not between 0 and %d", n.v, maxGraceSeconds)
+		}
+	}
+	if out.Successes > 1 && !strings.HasSuffix(at, "readinessProbe") {
+		t.refuse(at+".successThreshold", "must be 1 for liveness and startup, as in Kubernetes")
+	}
+	n := 0
+	if e := p.Exec; e != nil {
+		n++
+		if out.Exec = e.Command; len(e.Command) == 0 || e.Command[0] == "" {
+			t.refuse(at+".exec.command", "is empty")
+		} else if t.Target == Init && !path.IsAbs(e.Command[0]) {
+			t.refuse(at+".exec.command", "must begin with an absolute path")
+		}
+	}
+	if s := p.TCPSocket; s != nil {
+		n++
+		number, err := port(c, s.Port)
+		if err != nil {
+			t.refuse(at+".tcpSocket.port", "%v", err)
+		}
+		out.TCP = hostPort(s.Host, number)
+	}
+	if h := p.HTTPGet; h != nil {
+		n++
+		if t.Target == Systemd {
+			out.HTTP = t.httpProbe(at+".httpGet", c, h)
+		}
+	}
+	if g := p.GRPC; g != nil {
+		n++
+		out.GRPC = &GRPCProbe{Address: hostPort("", int(g.Port))}
+		if g.Service != nil {
+			out.GRPC.Service = *g.Service
+		}
+		if g.Port < 1 || g.Port > 65535 {
+			t.refuse(at+".grpc.port", "%d is not a port number", g.Port)
+		}
+	}
+	if n != 1 {
+		t.refuse(at, "%d ways to probe are given; one of exec, tcpSocket, httpGet and grpc is needed", n)
+	}
+	return out
+}
+
+func (t *translation) httpProbe(at string, c *corev1.Container, h *corev1.HTTPGetAction) *HTTPProbe {
+	scheme := strings.ToLower(string(h.Scheme))
+	if scheme == "" {
+		scheme = "http"
+	}
+	if scheme != "http" && scheme != "https" {
+		t.refuse(at+".scheme", "%q is neither HTTP nor HTTPS", h.Scheme)
+	}
+	number, err := port(c, h.Port)
+	if err != nil {
+		t.refuse(at+".port", "%v", err)
+	}
+	u, err := url.Parse(h.Path)
+	if err != nil {
+		t.refuse(at+".path", "%v", err)
+		u = &url.URL{}
+	}
+	u.Scheme, u.Host = scheme, hostPort(h.Host, number)
+	if u.Path == "" || u.Path[0] != '/' {
+		u.Path = "/" + u.Path
+	}
+	out := &HTTPProbe{URL: u.String()}
+	for i, x := range h.HTTPHeaders {
+		if x.Name == "" || strings.ContainsAny(x.Name+x.Value, "\r\n") || strings.ContainsAny(x.Name, ": ") {
+			t.refuse(fmt.Sprintf("%s.httpHeaders[%d].name", at, i), "%q: %q is not a header", x.Name, x.Value)
+		}
+		out.Headers = append(out.Headers, Setting{x.Name, x.Value})
+	}
+	return out
+}
+
+func (t *translation) lifecycle(at string, c *corev1.Container, s *Service) {
+	l := c.Lifecycle
+	if l == nil || t.Target == Init {
+		return
+	}
+	if s.Kind == InitContainer {
+		t.refuse(at+".lifecycle", "an init container has none: it ends by itself")
+		return
+	}
+	s.PreStop = t.hook(at+".lifecycle.preStop", l.PreStop)
+	s.PostStart = t.hook(at+".lifecycle.postStart", l.PostStart)
+	if l.StopSignal != nil {
+		if s.StopSignal = string(*l.StopSignal); !strings.HasPrefix(s.StopSignal, "SIG") || strings.Contains(s.StopSignal, "RTM") {
+			t.refuse(at+".lifecycle.stopSignal", "%q: real-time signals are not the same numbers everywhere; use another", s.StopSignal)
+		}
+	}
+}
+
+func (t *translation) hook(at string, h *corev1.LifecycleHandler) []string {
+	switch {
+	case h == nil:
+	case h.Exec != nil && len(h.Exec.Command) > 0 && h.Exec.Command[0] != "":
+		return h.Exec.Command
+	case h.Exec != nil:
+		t.refuse(at+".exec", "the command is empty")
+	case h.Sleep != nil:
+		return []string{"", "sleep", fmt.Sprintf("%ds", h.Sleep.Seconds)}
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+// Package pod defines what Pod manifests mean as host services, so that there
+// is one language for everything that runs on a node. The mapping says for every
+// field of a Pod what happens to it; Translate makes a Plan; Table writes the
+// plan for PID 1, package systemd for systemd. What a Pod has no word for is an
+// annotation.
+package pod
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"garboard.local/init/table"
+	"garboard.local/pod/manifest"
+)
+
+// Defaults of the table where a manifest is silent.
+const (
+	defaultPeriodMillis  = 50 // a node boots in seconds: probing once a second would be felt
+	defaultTimeoutMillis = 1000
+	kubeletPeriodMillis  = 10_000
+	defaultFailures      = 3
+)
+
+// Services are the services of every Pod among the documents, in their order.
+func Services(docs []*manifest.Document, o Options) ([]table.Service, error) {
+	o.Target, o.Objects = Init, docs
+	var plans []*Plan
+	var errs []error
+	for _, d := range docs {
+		if d.Pod == nil {
+			continue
+		}
+		p, _, err := Translate(d, o)
+		plans, errs = append(plans, p), append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if len(plans) == 0 {
+		return nil, docs[0].Errorf(docs[0].Line, "no document of kind Pod")
+	}
+	return Table(plans)
+}
+
+// Table is the services of several pods, which may come after each other.
+func Table(plans []*Plan) ([]table.Service, error) {
+	var out []table.Service
+	ResolveRoles(plans)
+	of := map[string][]string{} // the services of a pod that stay
+	for _, p := range plans {
+		services := p.table()
+		for _, s := range services {
+			for i := range p.After {
+				ref := p.After[i]
+				if of[ref] == nil {
+					return nil, p.Document.Errorf(p.Document.LineOf("metadata.annotations."+AfterAnnotation),
+						"metadata.annotations.%s: comes after %q, which is not defined before it", AfterAnnotation, ref)
+				}
+				s.After = append(s.After, of[ref]...)
+			}
+			s.WaitSeconds = p.WaitSeconds
+			out = append(out, s)
+		}
+		for _, s := range services {
+			if !s.Once {
+				of[p.Namespace+"/"+p.Name] = append(of[p.Namespace+"/"+p.Name], s.Name)
+			}
+		}
+	}
+	t := table.Table{Version: 1, Services: out}
+	return out, t.Check()
+}
+
+// ResolveRoles puts names of pods in the place of roles in what pods come after,
+// where none has the role for its name: the kubelet comes after the runtime,
+// whichever that is.
+func ResolveRoles(plans []*Plan) {
+	called, has := map[string]bool{}, map[string]string{}
+	for _, p := range plans {
+		name := p.Namespace + "/" + p.Name
+		called[name] = true
+		if p.Role != "" {
+			has[p.Namespace+"/"+p.Role] = name
+		}
+	}
+	for _, p := range plans {
+		for i, ref := range p.After {
+			if !called[ref] && has[ref] != "" {
+				p.After[i] = has[ref]
+			}
+		}
+	}
+}
+
+// Compile builds the part of the node table that lists services from manifest
+// files in their order, and checks what they say of each other.
+func Compile(files []string) ([]table.Service, error) {
+	var docs []*manifest.Document
+	for _, f := range files {
+		d, err := manifest.ReadFile(f)
+		if err != nil {
+			return nil, fmt.Errorf("service: %w", err)
+		}
+		docs = append(docs, d...)
+	}
+	if len(docs) == 0 {
+		return nil, nil
+	}
+	return Services(docs, Options{})
+}
+
+// JSON is the node table as it lies in the root image.
+func JSON(t *table.Table) ([]byte, error) {
+	if err := t.Check(); err != nil {
+		return nil, err
+	}
+	b, err := json.MarshalIndent(t, "", "  ")
+	return append(b, '\n'), err
+}
+
+// table is one pod's services. Names are those of pods: a node has few services,
+// and two of one name are an error.
+func (p *Plan) table() []table.Service {
+	var out []table.Service
+	var before []string
+	role := p.Role
+	for i := range p.Services {
+		s := &p.Services[i]
+		r := table.Service{
+			Name: p.Name, Command: s.Argv, Dir: s.Dir, Restart: s.Restart, GraceSeconds: int(p.Grace),
+			CPUWeight: s.Resources.CPUWeight, MemoryMin: s.Resources.MemoryMin, MemoryMax: s.Resources.MemoryMax, CPUMilli: s.Resources.CPUMilli,
+			User: s.User, Group: s.Group, NoNewPrivileges: s.NoNewPrivs, Ambient: s.Ambient,
+			Requires: before, Once: s.Kind == InitContainer,
+			Startup: s.Startup.table(kubeletPeriodMillis, defaultFailures), Live: s.Liveness.table(kubeletPeriodMillis, defaultFailures),
+			Ready: s.Readiness.table(defaultPeriodMillis, 0),
+		}
+		if s.Caps != nil {
+			r.Capabilities = &s.Caps
+		}
+		if len(p.Services) > 1 {
+			r.Name += "-" + s.Name
+		}
+		if s.Kind != InitContainer {
+			r.Role, role = role, "" // the first container has it
+		}
+		for _, e := range s.Env {
+			r.Env = append(r.Env, e.Name+"="+e.Value)
+		}
+		for _, g := range s.Groups {
+			r.Groups = append(r.Groups, uint32(g))
+		}
+		if s.OOMScoreAdj != nil {
+			r.OOMScoreAdj = *s.OOMScoreAdj
+		}
+		for _, l := range s.Limits {
+			r.Limits = append(r.Limits, table.RLimit{Name: l.Name, Soft: limit(l.Soft), Hard: limit(l.Hard)})
+		}
+		if r.Once {
+			before = append(before[:len(before):len(before)], r.Name)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// table is a probe for PID 1. failures is the default; 0 is for probes that
+// are tried without a limit.
+func (p *Probe) table(period, failures int) *table.Probe {
+	if p == nil {
+		return nil
+	}
+	out := &table.Probe{
+		Exec: p.Exec, TCP: p.TCP, Unix: p.Unix, PeriodMillis: p.Period * 1000, TimeoutMillis: p.Timeout * 1000,
+		DelayMillis: p.Delay * 1000, Successes: p.Successes, Failures: failures,
+	}
+	if out.PeriodMillis == 0 {
+		out.PeriodMillis = period
+	}
+	if out.TimeoutMillis == 0 {
+		out.TimeoutMillis = defaultTimeoutMillis
+	}
+	if p.Failures != 0 && failures != 0 {
+		out.Failures = p.Failures
+	}
+	return out
+}
+
+func limit(s string) uint64 {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return table.Unlimited
+	}
+	return n
+}
