@@ -22,7 +22,7 @@ type stage struct {
 // what it wrote: the disk that a cut at some other moment would have left is
 // looked at from outside, with e2fsck and debugfs instead of another boot. Half
 // of the moments are anywhere in the boot, half soon after a promise.
-func (r *runner) points(ctx context.Context, round Round, name string) (n int, losses []string, err error) {
+func (r *runner) points(ctx context.Context, round Round) (n int, losses []string, err error) {
 	last := r.m.disk.Moment()
 	if last == 0 {
 		return 0, nil, nil

@@ -34,7 +34,6 @@ type Options struct {
 type Outcome struct {
 	Round
 	Ended        string // what happened to the disk, or how it went down
-	Stage        string // where the node was
 	Images, Pods int    // promised at the end
 	Points       int    // further cuts of the same boot, judged from outside
 	Losses       []string
@@ -49,10 +48,14 @@ type runner struct {
 	outcomes []Outcome
 	// controlled is what the control saw lost.
 	controlled []string
+	// spoilt says that a boot found losses: what comes after them on the same
+	// disk (layers on a truncated one, a node that does not boot) is no news.
+	spoilt bool
 }
 
-// Run carries out the plan, then proves on a disk that lies about its flushes
-// that losses are seen. It returns what was tried and lost; the error is about
+// Run carries out the plan, and among it proves on a disk that lies about its
+// flushes that losses are seen. After a boot that found losses the chain begins
+// anew on another disk. Run returns what was tried and lost; the error is about
 // the harness alone.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.DiskMiB == 0 {
@@ -118,7 +121,11 @@ func (r *runner) newDisk() error {
 // round carries out one round and puts its outcome on the list. What the boot
 // finds missing was lost by the round before it.
 func (r *runner) round(ctx context.Context, round Round) error {
-	if round.NewDisk || r.m == nil {
+	if r.spoilt && round.Kind == Look {
+		return nil // the chain is over already
+	}
+	if round.NewDisk || r.spoilt || r.m == nil {
+		r.spoilt = false
 		if err := r.newDisk(); err != nil {
 			return err
 		}
@@ -132,12 +139,17 @@ func (r *runner) round(ctx context.Context, round Round) error {
 		return err
 	}
 	defer r.m.disk.Forget()
-	if err := r.boot(ctx, r.m, round, name); err != nil {
+	err := r.boot(ctx, r.m, round, name)
+	out := Outcome{Round: round, Took: time.Since(began), Losses: r.m.ledger.losses}
+	out.Images, out.Pods = r.m.ledger.Promised()
+	r.spoilt = len(out.Losses) > 0
+	if err != nil {
+		if r.spoilt { // what was seen before the run was broken off counts
+			r.outcomes = append(r.outcomes, out)
+		}
 		return err
 	}
-	out := Outcome{Round: round, Stage: r.m.ledger.lastOwn, Took: time.Since(began), Losses: r.m.ledger.losses}
-	out.Images, out.Pods = r.m.ledger.Promised()
-	cut := round.Kind.cut()
+	cut := round.Kind.cut() || r.spoilt // which may have ended it in another way
 	model := round.Model
 	if !cut {
 		model = powercut.Nothing // all was unmounted and flushed: nothing to lose
@@ -159,7 +171,7 @@ func (r *runner) round(ctx context.Context, round Round) error {
 			return err
 		}
 	}
-	points, lost, err := r.points(ctx, round, name)
+	points, lost, err := r.points(ctx, round)
 	if err != nil {
 		return err
 	}
