@@ -116,9 +116,11 @@ func (m *Manager) find(ctx context.Context, mk mark) (*candidate, error) {
 			if c := m.choose(list); c != nil {
 				return c, nil
 			}
-			guid, err := m.bootGUID()
-			if err != nil && len(list) > 0 { // without a disk it does not matter
-				return nil, fmt.Errorf("which disk is the boot disk: %w", err)
+			guid := ""
+			if len(list) > 0 { // a node without disks loses no time over it
+				if guid, err = m.bootGUID(); err != nil {
+					return nil, fmt.Errorf("which disk is the boot disk: %w", err)
+				}
 			}
 			limit, awaited = m.Limits.Late, m.awaited(list, guid, time.Since(began))
 			if awaited == "" || time.Since(began) >= limit {
