@@ -24,7 +24,7 @@ var Outputs = []Output{Initramfs, UKI, Raw, QCOW2}
 
 // Where the root image of a disk image lies.
 const (
-	RootInMemory = "memory" // in the UKI: all of it is read at boot and stays in memory
+	RootInMemory = "memory" // in the UKI: all of it is read at boot and stays in memory; default
 	RootOnDisk   = "disk"   // in a partition: what is used is read when it is used
 )
 
@@ -38,7 +38,7 @@ type Disk struct {
 	ESPSize string `yaml:"espSize,omitempty" json:"espSize,omitempty"`
 	// RootSize of each of the two root partitions; default 512MiB.
 	RootSize string `yaml:"rootSize,omitempty" json:"rootSize,omitempty"`
-	// Root says from where a node reads its root image: disk (default) or memory.
+	// Root says from where a node reads its root image: memory (default) or disk.
 	Root string `yaml:"root,omitempty" json:"root,omitempty" jsonschema:"enum=memory,enum=disk"`
 	// Content are directories, relative to the recipe, whose files lie on the data
 	// partition from the start: what is in their var/ and etc/ is in the node's.
@@ -46,7 +46,7 @@ type Disk struct {
 }
 
 // InMemory says whether the root image of disk images is in the UKI.
-func (d Disk) InMemory() bool { return d.Root == RootInMemory }
+func (d Disk) InMemory() bool { return d.Root != RootOnDisk }
 
 func (d Disk) check() error {
 	for _, f := range []struct{ name, value string }{

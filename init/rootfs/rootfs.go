@@ -91,14 +91,15 @@ func LoadModules(dir string, load func(path string) error) error {
 }
 
 // Insert gives the kernel one module file (finit_module(2)); one that is loaded
-// already is fine.
+// already is fine. A driver's devices are looked at meanwhile (async_probe): the
+// kernel would let a SATA controller with nothing behind it hold everything up.
 func Insert(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := kmodule.FileInit(f, "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := kmodule.FileInit(f, "async_probe", 0); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
 	return nil
