@@ -24,6 +24,7 @@ func (b *boot) keepsPodsOverRename() error {
 		`/tester: tester: the same [0-9]+ containers with the same processes`,
 		`^default/ticker-garboard/tick: tick: `,
 		`/tester: tester: /var/log/pods/default_ticker-garboard_[0-9a-f]{32}/tick/0.log has grown from `,
+		`/tester: tester: logs and exec of ticker-renamed-7.example.com/tick`,
 		`^default/ticker-renamed-7.example.com/tick: tick: 1$`,
 		`/tester: tester: the killed container is back and writes /var/log/pods/default_ticker-renamed-7.example.com_[0-9a-f]{32}/tick/1.log`,
 	} {

@@ -7,6 +7,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -44,11 +45,14 @@ func dispatch(args []string, say func(string, ...any)) error {
 		return sleep(say)
 	case "tick":
 		return tick(say)
+	case "say":
+		say("%s", strings.Join(args[1:], " "))
+		return nil
 	case "write":
 		if len(args) != 2 {
 			return fmt.Errorf("usage: tester write DISK")
 		}
 		return write(args[1])
 	}
-	return fmt.Errorf("no pod %q: there are run, seccomp, sigterm, stats, sleep, tick, write", args[0])
+	return fmt.Errorf("no pod %q: there are run, seccomp, sigterm, stats, say, sleep, tick, write", args[0])
 }

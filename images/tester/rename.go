@@ -38,8 +38,8 @@ spec:
 
 // checkRename renames the node, restarts the kubelet and demands that all static
 // pods go on in the same containers, that their logs grow where they were, and
-// that the kubelet, which knows the new name, still keeps them: it starts a
-// container that ends, and a pod that is new.
+// that the kubelet, which knows the new name, still keeps them: it gives logs, runs
+// commands in them, and starts a container that ends, and a pod that is new.
 func checkRename(g *guest) error {
 	if err := checkRunning(g); err != nil {
 		return err
@@ -57,6 +57,9 @@ func checkRename(g *guest) error {
 		return err
 	}
 	before := containers(all)
+	if err := g.letKubeletServe(); err != nil {
+		return err
+	}
 	if err := rename(g.proc, newName); err != nil {
 		return fmt.Errorf("rename the node: %w", err)
 	}
@@ -92,6 +95,9 @@ func checkRename(g *guest) error {
 		return fmt.Errorf("after the rename: %w", err)
 	}
 	g.say("tester: %s has grown from %d lines", strings.TrimPrefix(log, g.host), was)
+	if err := g.logsAndExec("ticker-"+newName, "tick", "tick: 1"); err != nil {
+		return fmt.Errorf("after the rename: %w", err)
+	}
 	_, uid, _ := strings.Cut(strings.TrimPrefix(log, g.host+"/var/log/pods/default_"), "_")
 	uid, _, _ = strings.Cut(uid, "/")
 	return g.restartTicker(before, filepath.Join(g.host, "var/log/pods/default_ticker-"+newName+"_"+uid, "tick"))
