@@ -86,7 +86,7 @@ func (n *node) root() error {
 		n.printf("no root image in an initramfs: this is the root already")
 		return nil
 	}
-	loading := rootfs.LoadModules("/modules", rootfs.Insert)
+	loading := rootfs.LoadModules("/modules", rootfs.InsertEarly)
 	mount := rootfs.Mount
 	if guid, ok := n.cmdline[rootParam]; ok {
 		mount = n.rootDisk(guid).Mount

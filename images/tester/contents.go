@@ -22,8 +22,15 @@ import (
 // it in every way that must be noticed, and keeps both for the host, which knows
 // what ought to be there.
 func (g *guest) lookAtContents() error {
+	all, err := readProcesses(g.proc)
+	if err != nil {
+		return err
+	}
+	if program, err := runtimeProgram(all); err != nil || program != "crio" {
+		g.say("tester: the list of the node's contents is that of a node with cri-o, not with %s", program)
+		return err
+	}
 	var looks [2]*observed.Node
-	var err error
 	if looks[0], err = g.observe(g.residents); err != nil {
 		return err
 	}

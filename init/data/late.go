@@ -34,6 +34,10 @@ func onTheWay(sys string) []string {
 	each("bus/usb/devices/*:*", func(d string) bool {
 		return text(d, "bInterfaceClass") == "08" && without(d, "host*/target*/*/block/*")
 	})
+	// A driver of the initramfs, which did not wait for its devices, may be at them.
+	each("bus/virtio/devices/*", func(d string) bool {
+		return text(d, "device") == "0x0002" && !without(d, "driver") && without(d, "block/*")
+	})
 	// Xen's handshake with the host.
 	each("bus/xen/devices/vbd-*", func(d string) bool { return without(d, "block/*") })
 	slices.Sort(out)

@@ -24,10 +24,18 @@ func TestOnTheWay(t *testing.T) {
 		"bus/usb/devices/1-3:1.0/host6/target6:0:0/6:0:0:0/block/sdb/size": "8",
 		"bus/xen/devices/vbd-51712/devtype":                                "vbd",
 		"bus/xen/devices/vif-0/devtype":                                    "vif",
+		"bus/virtio/devices/virtio0/device":                                "0x0002",
+		"bus/virtio/devices/virtio0/driver/x":                              "",
+		"bus/virtio/devices/virtio1/device":                                "0x0002",
+		"bus/virtio/devices/virtio1/driver/x":                              "",
+		"bus/virtio/devices/virtio1/block/vda/size":                        "8",
+		"bus/virtio/devices/virtio2/device":                                "0x0002", // no driver
+		"bus/virtio/devices/virtio3/device":                                "0x0001", // a network card
+		"bus/virtio/devices/virtio3/driver/x":                              "",
 	} {
 		m.sysfile(f, s)
 	}
-	if got, want := onTheWay(m.Sys), []string{"1-1:1.0", "1:0:0:0", "nvme1", "vbd-51712"}; !slices.Equal(got, want) {
+	if got, want := onTheWay(m.Sys), []string{"1-1:1.0", "1:0:0:0", "nvme1", "vbd-51712", "virtio0"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if usb(m.Sys) {

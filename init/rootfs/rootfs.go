@@ -91,15 +91,21 @@ func LoadModules(dir string, load func(path string) error) error {
 }
 
 // Insert gives the kernel one module file (finit_module(2)); one that is loaded
-// already is fine. A driver's devices are looked at meanwhile (async_probe): the
-// kernel would let a SATA controller with nothing behind it hold everything up.
-func Insert(path string) error {
+// already is fine. It returns when the driver has looked at its devices.
+func Insert(path string) error { return insert(path, "") }
+
+// InsertEarly does not wait for that (async_probe): in an initramfs the kernel
+// would let a SATA controller with nothing behind it hold everything up, and who
+// looks for the root waits for it anyway.
+func InsertEarly(path string) error { return insert(path, "async_probe") }
+
+func insert(path, options string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := kmodule.FileInit(f, "async_probe", 0); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := kmodule.FileInit(f, options, 0); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
 	return nil
