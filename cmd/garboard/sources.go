@@ -28,7 +28,7 @@ licence asks for an offer of the source (GPL, LGPL, MPL and their like), by the
 manifest in the output directory. With --output it fetches them: each .dsc and the archives that it names, verified
 against the archive's signed index, and a SHA256SUMS.
 
-A source that a point release superseded is on Debian's snapshot archive alone: it is
+A source that a point release superseded is in Debian's snapshot archive alone: it is
 named, and the exit status is 1.`,
 		Example: `  garboard sources out/node-amd64
   garboard sources out/node-amd64 out/node-arm64 --output dist/sources`,

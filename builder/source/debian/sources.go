@@ -47,9 +47,9 @@ type NoSourceError struct{ Missing []SourceID }
 func (e *NoSourceError) Error() string {
 	var out []string
 	for _, m := range e.Missing {
-		out = append(out, fmt.Sprintf("%s (Debian's snapshot archive/package/%s/%s/)", m, m.Name, m.Version))
+		out = append(out, fmt.Sprintf("%s", m))
 	}
-	return "superseded, in no index any more: " + strings.Join(out, ", ")
+	return "superseded, and in Debian's snapshot archive only: " + strings.Join(out, ", ")
 }
 
 // Sources finds source packages in the archive's Sources indexes, which its

@@ -37,7 +37,7 @@ func TestSources(t *testing.T) {
 	// One that is superseded is named with the place that has it; the other is found.
 	got, err = a.Sources(ctx, []SourceID{{"hi", "1:1.2-1"}, {"other", "1"}})
 	var gone *NoSourceError
-	if !errors.As(err, &gone) || len(got) != 1 || !strings.Contains(err.Error(), "Debian's snapshot archive/package/hi/1:1.2-1/") {
+	if !errors.As(err, &gone) || len(got) != 1 || !strings.Contains(err.Error(), "snapshot archive only: hi 1:1.2-1") {
 		t.Errorf("%+v, %v", got, err)
 	}
 	// A tarball that is not the one of the index.
