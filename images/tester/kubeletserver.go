@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -67,7 +68,7 @@ func kubeletExec(pod, container string, command ...string) (string, error) {
 	defer cancel()
 	conn, err := c.DialContext(ctx)
 	if err != nil {
-		return "", err
+		return "", errors.Join(err, refusal(c.Location))
 	}
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
@@ -96,6 +97,30 @@ func kubeletExec(pod, container string, command ...string) (string, error) {
 			return out.String(), nil
 		}
 	}
+}
+
+// refusal asks again for what a handshake did not get, for the reason: the library
+// keeps the status and the text to itself.
+func refusal(u *url.URL) error {
+	r, err := http.NewRequest(http.MethodGet, "https"+strings.TrimPrefix(u.String(), "wss"), nil)
+	if err != nil {
+		return err
+	}
+	for k, v := range map[string]string{"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+		"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Protocol": "v4.channel.k8s.io"} {
+		r.Header.Set(k, v)
+	}
+	c := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: insecure, DisableKeepAlives: true}}
+	answer, err := c.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode == http.StatusSwitchingProtocols {
+		return errors.New("without an Origin it is let in")
+	}
+	b, _ := io.ReadAll(io.LimitReader(answer.Body, 512))
+	return fmt.Errorf("%s: %s", answer.Status, bytes.TrimSpace(b))
 }
 
 // logsAndExec demands that the container's whole log, from its first line on, and a
