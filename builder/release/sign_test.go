@@ -14,9 +14,11 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
 	"garboard.local/builder/report"
+	"garboard.local/builder/source/debian"
 )
 
-// toolsEnv is where `garboard test` puts the pinned tools.
+// toolsEnv names the root of the pinned host tools, among which is gpgv; `garboard
+// test node` sets it.
 const toolsEnv = "GARBOARD_TOOLS"
 
 func entity(t *testing.T, passphrase string, c *packet.Config) *openpgp.Entity {
@@ -125,25 +127,25 @@ func verify(t *testing.T, dir string, public []byte) (errs map[string]error) {
 
 	home := t.TempDir()
 	put(t, home, "public.gpg", string(public))
-	run := func(program string, args ...string) error {
-		cmd := exec.Command(program, append([]string{"--homedir", home}, args...)...)
+	keyring := filepath.Join(home, "public.gpg")
+	run := func(cmd *exec.Cmd) error {
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
-		t.Logf("%s: %s", program, out)
+		t.Logf("%s: %s", cmd.Path, out)
 		return err
 	}
 	if p, err := exec.LookPath("gpg"); err == nil {
-		if err := run(p, "--batch", "--no-autostart", "--import", filepath.Join(home, "public.gpg")); err != nil {
+		gpg := []string{"--homedir", home, "--batch", "--no-autostart"}
+		if err := run(exec.Command(p, append(gpg, "--import", keyring)...)); err != nil {
 			t.Fatal(err)
 		}
-		errs["gpg"] = run(p, "--batch", "--no-autostart", "--verify", SignatureName, report.SumsName)
+		errs["gpg"] = run(exec.Command(p, append(gpg, "--verify", SignatureName, report.SumsName)...))
 	}
-	gpgv, err := exec.LookPath("gpgv")
 	if tools := os.Getenv(toolsEnv); tools != "" {
-		gpgv, err = filepath.Join(tools, "usr/bin/gpgv"), nil
-	}
-	if err == nil {
-		errs["gpgv"] = run(gpgv, "--keyring", filepath.Join(home, "public.gpg"), SignatureName, report.SumsName)
+		errs["gpgv, pinned"] = run(debian.Command(t.Context(), tools, "gpgv", "--homedir", home, "--keyring", keyring,
+			filepath.Join(dir, SignatureName), filepath.Join(dir, report.SumsName)))
+	} else if !testing.Short() {
+		t.Fatalf("$%s is not set; run `garboard test node`, or go test -short", toolsEnv)
 	}
 	return errs
 }
