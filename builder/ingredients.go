@@ -51,7 +51,7 @@ func (b *build) listPackages(ctx context.Context) error {
 			s.bytes += e.Size
 		}
 	}
-	for _, e := range slices.Concat(b.tree.Entries(), b.early.Entries()) {
+	for _, e := range slices.Concat(b.tree.Entries(), b.earlyEntries()) {
 		give(e.Origin, e)
 	}
 	if fi, err := os.Stat(b.kernel.Vmlinuz()); err == nil {

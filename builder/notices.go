@@ -15,6 +15,7 @@ import (
 	"garboard.local/builder/licence"
 	"garboard.local/builder/recipe"
 	"garboard.local/builder/report"
+	"garboard.local/builder/rootfs"
 	"garboard.local/builder/source/debian"
 )
 
@@ -29,11 +30,29 @@ func Notices(ctx context.Context, o Options, r *recipe.Recipe, m *report.Manifes
 	if err != nil {
 		return err
 	}
+	if err := listsAll(m); err != nil {
+		return err
+	}
 	if err := debianNotices(ctx, o, m, n); err != nil {
 		return fmt.Errorf("licence texts of %s for %s: %w", m.Recipe, m.Arch, err)
 	}
 	if err := programNotices(ctx, o, r, m, n); err != nil {
 		return fmt.Errorf("licence texts of %s for %s: %w", m.Recipe, m.Arch, err)
+	}
+	return nil
+}
+
+// listsAll says whether a manifest lists every package that a file of it is from:
+// what is not listed would be shipped without its licence and its source.
+func listsAll(m *report.Manifest) error {
+	listed := map[string]bool{}
+	for _, p := range m.Packages {
+		listed[p.Name] = true
+	}
+	for _, e := range slices.Concat(m.Root, m.Early) {
+		if f := strings.Fields(e.Origin); len(f) > 1 && f[0] == "deb" && e.Kind != rootfs.Dir && !listed[f[1]] {
+			return fmt.Errorf("manifest of %s for %s: /%s is from package %s, which it does not list; build it anew", m.Recipe, m.Arch, strings.TrimPrefix(e.Path, "/"), f[1])
+		}
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"garboard.local/builder/licence"
+	"garboard.local/builder/report"
+	"garboard.local/builder/rootfs"
 )
 
 // TestReferredLicences: a copyright file that refers to a licence comes with it.
@@ -24,5 +26,23 @@ func TestReferredLicences(t *testing.T) {
 	}
 	if err := addReferred(&n, nil); err == nil || !strings.Contains(err.Error(), CommonLicences) {
 		t.Errorf("no licences to refer to: %v", err)
+	}
+}
+
+func TestManifestListsEveryPackage(t *testing.T) {
+	m := &report.Manifest{
+		Recipe: "metal", Arch: "amd64", Packages: []report.Package{{Name: "crun"}},
+		Root: []*rootfs.Entry{
+			{Path: "usr/bin/crun", Kind: rootfs.File, Origin: "deb crun 1.21-1"},
+			{Path: "usr", Kind: rootfs.Dir, Origin: "deb base 1"},
+			{Path: "etc/hosts", Kind: rootfs.File, Origin: "overlay base"},
+		},
+	}
+	if err := listsAll(m); err != nil {
+		t.Error(err)
+	}
+	m.Early = []*rootfs.Entry{{Path: "kernel/x86/microcode/GenuineIntel.bin", Kind: rootfs.File, Origin: "deb intel-microcode 3"}}
+	if err := listsAll(m); err == nil || !strings.Contains(err.Error(), "intel-microcode") {
+		t.Errorf("microcode is not listed: %v", err)
 	}
 }
