@@ -10,7 +10,7 @@ ARGS ?=
 GARBOARD = $(GO) run ./cmd/garboard
 
 .DEFAULT_GOAL := help
-.PHONY: help build run check test test-full chaos bench lock fuzz repro clean
+.PHONY: help build run check test test-full chaos bench lock fuzz repro release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -59,6 +59,9 @@ fuzz: ## run every fuzz target for FUZZTIME
 	@set -e; $(GO) list ./... | while read -r p; do \
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
 	    echo "fuzz $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; done; done
+
+release: bin/garboard ## everything for both architectures into dist/, compressed hard, with checksums, licences, sources list, signature
+	bin/garboard release $(ARGS)
 
 clean: ## remove out/ and bin/ (the cache stays: ~/.cache/garboard)
 	rm -rf out bin

@@ -51,7 +51,7 @@ func (b *build) listPackages(ctx context.Context) error {
 			s.bytes += e.Size
 		}
 	}
-	for _, e := range slices.Concat(b.tree.Entries(), b.early.Entries()) {
+	for _, e := range slices.Concat(b.tree.Entries(), b.earlyEntries()) {
 		give(e.Origin, e)
 	}
 	if fi, err := os.Stat(b.kernel.Vmlinuz()); err == nil {
@@ -140,22 +140,26 @@ func (b *build) cachedTerms(lib *library, d debian.Package) (f licence.Finding, 
 	return f, json.Unmarshal(js, &f)
 }
 
-// debianTerms reads a package's copyright file, which may lie in another one
-// of the same source (Debian Policy 12.5).
 func (b *build) debianTerms(lib *library, name string) (licence.Finding, error) {
+	text, err := lib.copyright(name)
+	if err != nil || text == nil {
+		return licence.Finding{Source: licence.Unknown}, err
+	}
+	return licence.Debian(text), nil
+}
+
+// copyright is a package's copyright file, which may lie in another one of the
+// same source (Debian Policy 12.5); nil if there is none.
+func (l *library) copyright(name string) ([]byte, error) {
 	from := name
 	for range 4 {
-		files, err := lib.open(from)
+		files, err := l.open(from)
 		if err != nil {
-			return licence.Finding{}, err
+			return nil, err
 		}
 		doc := "usr/share/doc/" + from
 		if at := files[doc+"/copyright"]; at != nil && at.file.SHA256 != "" {
-			text, err := os.ReadFile(at.dir.Content(at.file))
-			if err != nil {
-				return licence.Finding{}, err
-			}
-			return licence.Debian(text), nil
+			return os.ReadFile(at.dir.Content(at.file))
 		} else if at != nil && at.file.Type == debian.TypeSymlink {
 			from = path.Base(path.Dir(path.Join(doc, at.file.Link)))
 		} else if at := files[doc]; at != nil && at.file.Type == debian.TypeSymlink {
@@ -163,11 +167,11 @@ func (b *build) debianTerms(lib *library, name string) (licence.Finding, error) 
 		} else {
 			break
 		}
-		if _, ok := b.debs[from]; !ok {
+		if _, ok := l.debs[from]; !ok {
 			break
 		}
 	}
-	return licence.Finding{Source: licence.Unknown}, nil
+	return nil, nil
 }
 
 func (b *build) listPrograms(ctx context.Context) error {

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"garboard.local/builder/image"
 	"garboard.local/builder/lock"
 	"garboard.local/builder/report"
+	"garboard.local/builder/rootfs"
 )
 
 // Names of the artefacts for direct kernel boot; OutputName has the others.
@@ -64,19 +66,23 @@ func (b *build) reports(cmdline string) (manifest, sbom []byte, err error) {
 	if b.Small {
 		c = image.Small
 	}
-	early := b.early.Entries()
-	if b.first != nil {
-		early = append(b.first.Entries(), early...)
-	}
 	m := report.Manifest{
 		Recipe: b.recipe.Name, Arch: b.arch, Compression: c.Name, Kernel: b.kernel.Version, Cmdline: cmdline, Time: b.epoch,
-		Packages: b.packages, Programs: b.programs, Root: b.tree.Entries(), Early: early,
+		Packages: b.packages, Programs: b.programs, Root: b.tree.Entries(), Early: b.earlyEntries(),
 	}
 	if manifest, err = m.JSON(); err != nil {
 		return nil, nil, err
 	}
 	sbom, err = m.SBOM()
 	return manifest, sbom, err
+}
+
+// earlyEntries are those of the initramfs beside the root image, microcode included.
+func (b *build) earlyEntries() []*rootfs.Entry {
+	if b.first == nil {
+		return b.early.Entries()
+	}
+	return slices.Concat(b.first.Entries(), b.early.Entries())
 }
 
 func (b *build) placeBytes(dir, name string, body []byte) error {

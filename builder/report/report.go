@@ -49,7 +49,11 @@ func (m *Manifest) JSON() ([]byte, error) {
 
 // ReadManifest reads the manifest in an output directory.
 func ReadManifest(dir string) (*Manifest, error) {
-	file := filepath.Join(dir, ManifestName)
+	return ReadManifestFile(filepath.Join(dir, ManifestName))
+}
+
+// ReadManifestFile reads a manifest by its own name, which in a release is another.
+func ReadManifestFile(file string) (*Manifest, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("%w; `garboard build` writes it", err)

@@ -20,7 +20,7 @@ import (
 
 // hostTools are the Debian packages whose programs run on the build host.
 func hostTools() []string {
-	return slices.Concat(builder.BuildTools, builder.DiskTools, machineTools, judgeTools, clockTools)
+	return slices.Concat(builder.BuildTools, builder.DiskTools, machineTools, judgeTools, clockTools, releaseTools)
 }
 
 var (
@@ -30,6 +30,9 @@ var (
 	judgeTools = []string{"cpio", "libarchive-tools", "gdisk", "e2fsprogs", "dosfstools", "mtools", "binutils", "systemd", "systemd-ukify", builder.StubPackage}
 	// clockTools show other programs another day (garboard repro).
 	clockTools = []string{"libfaketime"}
+	// releaseTools hold the licences that Debian's copyright files refer to, and
+	// check a release's signature with other people's code.
+	releaseTools = []string{builder.CommonLicences, "gpgv"}
 )
 
 func lockCommand(g *global) *cobra.Command {

@@ -53,7 +53,7 @@ It needs Go and a network; no root, no container engine.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; `%s --help` shows what it takes", err, cmd.CommandPath())}
 	})
-	root.AddCommand(buildCommand(g), runCommand(g), testCommand(g), benchCommand(g), chaosCommand(g), lockCommand(g), inspectCommand(g), diffCommand(g), convertCommand(), reproCommand(g), cacheCommand(g), sourcesCommand(g), kernelCommand(g), schemaCommand(), versionCommand())
+	root.AddCommand(buildCommand(g), runCommand(g), testCommand(g), benchCommand(g), chaosCommand(g), lockCommand(g), inspectCommand(g), diffCommand(g), convertCommand(), reproCommand(g), cacheCommand(g), sourcesCommand(g), releaseCommand(g), kernelCommand(g), schemaCommand(), versionCommand())
 	return root
 }
 

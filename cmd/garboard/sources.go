@@ -21,17 +21,19 @@ func sourcesCommand(g *global) *cobra.Command {
 	var output string
 	var all, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "sources OUTPUT...",
+		Use:   "sources OUTPUT|MANIFEST...",
 		Short: "List, and fetch, the sources of the Debian packages in images",
 		Long: `Sources lists the source packages of what an image holds of Debian packages whose
 licence asks for an offer of the source (GPL, LGPL, MPL and their like), by the
-manifest in the output directory. With --output it fetches them: each .dsc and the archives that it names, verified
+manifest in the output directory, or the manifest itself (a release has one per
+image). With --output it fetches them: each .dsc and the archives that it names, verified
 against the archive's signed index, and a SHA256SUMS.
 
 A source that a point release superseded is in Debian's snapshot archive alone: it is
 named, and the exit status is 1.`,
 		Example: `  garboard sources out/node-amd64
-  garboard sources out/node-amd64 out/node-arm64 --output dist/sources`,
+  garboard sources out/node-amd64 out/node-arm64 --output sources
+  garboard sources dist/*.manifest.json --output sources`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError{errors.New("name an output directory, such as out/node-amd64")}
@@ -80,12 +82,16 @@ type sourcePackage struct {
 func sourcesOf(dirs []string, all bool) ([]sourcePackage, error) {
 	by := map[debian.SourceID][]string{}
 	for _, dir := range dirs {
-		m, err := report.ReadManifest(dir)
+		file := dir
+		if fi, err := os.Stat(dir); err != nil || !fi.Mode().IsRegular() {
+			file = filepath.Join(dir, report.ManifestName)
+		}
+		m, err := report.ReadManifestFile(file)
 		if err != nil {
 			return nil, err
 		}
 		if len(m.Packages) == 0 {
-			return nil, fmt.Errorf("%s lists no packages; `garboard build` writes one that does", filepath.Join(dir, report.ManifestName))
+			return nil, fmt.Errorf("%s lists no packages; `garboard build` writes one that does", file)
 		}
 		for _, p := range m.Packages {
 			if !p.Copyleft && !all {

@@ -164,7 +164,7 @@ func (g *global) testNode(ctx context.Context, flags buildFlags, run string, lon
 	if run != "" {
 		args = append(args, "-run", run)
 	}
-	return goTestImages(ctx, o, flags.output, long, append(args, "./builder/image", "./builder/inspect", "./builder/report", "./contents", "./init/data", "./pod/systemd", "./qemu")...)
+	return goTestImages(ctx, o, flags.output, long, append(args, "./builder/image", "./builder/inspect", "./builder/release", "./builder/report", "./contents", "./init/data", "./pod/systemd", "./qemu")...)
 }
 
 // goTestImages runs tests on images that were built.
