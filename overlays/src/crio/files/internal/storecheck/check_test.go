@@ -185,6 +185,50 @@ func TestLayerWithoutParent(t *testing.T) {
 	}
 }
 
+// A container whose own layer a power cut has damaged goes, and takes nothing with it.
+func TestDamagedContainer(t *testing.T) {
+	root := t.TempDir()
+	s := open(t, root)
+	sound := image(t, s, "sound")
+
+	var containers []*storage.Container
+
+	for range 2 {
+		c, err := s.CreateContainer("", nil, sound.ID, "", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		containers = append(containers, c)
+	}
+
+	// The layer of the first cannot be mounted any more.
+	if err := os.RemoveAll(filepath.Join(root, "graph", "vfs", "dir", containers[0].LayerID)); err != nil {
+		t.Fatal(err)
+	}
+
+	report, err := s.Check(quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if len(report.Containers[containers[0].ID]) == 0 || len(report.Containers) != 1 || len(report.Images) > 0 {
+		t.Errorf("damaged containers %v, images %v", report.Containers, report.Images)
+	}
+
+	if errs := s.Repair(report, storage.RepairEverything()); len(errs) > 0 {
+		t.Error(errs)
+	}
+
+	if c, err := s.Containers(); err != nil || len(c) != 1 || c[0].ID != containers[1].ID {
+		t.Errorf("containers after the repair: %v, %v", c, err)
+	}
+
+	if _, err := s.Image(sound.ID); err != nil {
+		t.Errorf("the image: %v", err)
+	}
+}
+
 // forget removes a layer's record.
 func forget(t *testing.T, file, id string) {
 	t.Helper()
