@@ -34,8 +34,12 @@ func (r Round) source() *rand.Rand {
 }
 
 func (o Outcome) line() string {
-	return fmt.Sprintf("round %d: %s, %s: %s; %d images, %d pods promised; %d lost (%s)",
-		o.Number, o.Kind, o.moment(), o.Ended, o.Images, o.Pods, len(o.Losses), o.Took.Round(time.Second))
+	what := string(o.Kind)
+	if m := o.moment(); m != "" {
+		what += ", " + m
+	}
+	return fmt.Sprintf("round %d: %s: %s; %d images, %d pods promised; %d lost (%s)",
+		o.Number, what, o.Ended, o.Images, o.Pods, len(o.Losses), o.Took.Round(time.Second))
 }
 
 // Write prints the report as Markdown tables.
