@@ -100,7 +100,7 @@ func TestVMDataDisks(t *testing.T) {
 				podLine("tester", `data: partitions nvme0n1p1 nvme0n1p2 vda1$`)); err != nil {
 				return err
 			}
-			if _, err := b.dataLine(); err != nil {
+			if _, err := b.dataLine(1); err != nil {
 				return err
 			}
 			return errors.Join(button(b), b.endsInOrder(false), b.judged(), b.sane())

@@ -32,7 +32,7 @@ func diskBoots(t *testing.T, arch string) {
 			return err
 		}
 		// One line was there already, in /var as in /etc.
-		now, err := b.dataLine()
+		now, err := b.dataLine(2)
 		if err != nil {
 			return err
 		}

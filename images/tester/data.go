@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,11 +33,11 @@ func (g *guest) checkDataBoot() error {
 	if err := checkRunning(g); err != nil {
 		return err
 	}
-	boots, err := g.checkData()
-	if err != nil {
+	if _, err := g.checkData(); err != nil {
 		return err
 	}
-	return errors.Join(g.checkPulled(boots == 1), g.checkNoWipe(), g.sayCapacity())
+	_, err := os.Stat(filepath.Join(g.host, pulledManifestPath))
+	return errors.Join(g.checkPulled(errors.Is(err, fs.ErrNotExist)), g.checkNoWipe(), g.sayCapacity())
 }
 
 func fileSystemIs(path string, magic int64) error {

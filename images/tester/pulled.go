@@ -18,8 +18,9 @@ import (
 // A pod whose image is pulled once, from a registry inside the tester, and must be
 // there at every later boot, when there is no registry.
 const (
-	registryAddress = "127.0.0.1:5000"
-	pulledManifest  = `apiVersion: v1
+	registryAddress    = "127.0.0.1:5000"
+	pulledManifestPath = "etc/kubernetes/manifests/pulled.yaml"
+	pulledManifest     = `apiVersion: v1
 kind: Pod
 metadata:
   name: pulled
@@ -42,7 +43,7 @@ func (g *guest) checkPulled(pull bool) error {
 			return err
 		}
 		defer stop()
-		manifest := filepath.Join(g.host, "etc/kubernetes/manifests/pulled.yaml")
+		manifest := filepath.Join(g.host, pulledManifestPath)
 		if err := os.WriteFile(manifest, []byte(pulledManifest), 0o600); err != nil {
 			return err
 		}
