@@ -46,7 +46,7 @@ func fulfil(x *Expected) *observed.Node {
 		if f.Type == file && e.Size <= observed.HashLimit {
 			f.SHA256 = e.SHA256
 		}
-		if p == "/etc/hosts" {
+		if slices.Contains(written, p) {
 			f.Size, f.SHA256 = 100, "new"
 		}
 		n.Files = append(n.Files, f)

@@ -33,7 +33,6 @@ var runtimeFiles = []FileRule{
 	{Path: "/run/garboard/etc", Type: dir, Mode: 0o755, Why: "the writable half of /etc, without a data partition"},
 	{Path: "/run/garboard/etc/**", Any: true, Why: "the same files as in /etc, and overlayfs' own; seen and compared there"},
 	{Path: "/etc/machine-id", Type: file, Mode: 0o444, Need: true, Why: "made by PID 1 where the image has none"},
-	{Path: "/etc/resolv.conf", Type: file, Mode: 0o644, Why: "name servers from DHCP"},
 	{Path: "/var/lib", Type: dir, Mode: 0o755, Need: true, Why: "holds what is below"},
 	{Path: "/var/log", Type: dir, Mode: 0o755, Need: true, Why: "holds what is below"},
 	{Path: "/var/log/garboard", Type: dir, Mode: 0o755, Need: true, Why: "logs of PID 1 and its services"},
@@ -105,7 +104,7 @@ var runtimeFiles = []FileRule{
 }
 
 // written are files of the image whose content PID 1 replaces; their modes stay.
-var written = []string{"/etc/hosts"}
+var written = []string{"/etc/hosts", "/etc/resolv.conf"}
 
 // SocketRule allows a socket that others can reach.
 type SocketRule struct {
