@@ -33,7 +33,7 @@ func (g *guest) checkDataBoot() error {
 	if err := checkRunning(g); err != nil {
 		return err
 	}
-	if _, err := g.checkData(); err != nil {
+	if err := g.checkData(); err != nil {
 		return err
 	}
 	_, err := os.Stat(filepath.Join(g.host, pulledManifestPath))
@@ -53,46 +53,46 @@ func fileSystemIs(path string, magic int64) error {
 
 // checkData adds a line to a file on the data partition, one to a file in /etc,
 // and says how many there are now, which is the number of boots.
-func (g *guest) checkData() (boots int, err error) {
+func (g *guest) checkData() error {
 	if err := fileSystemIs(filepath.Join(g.host, "var"), magicExt4); err != nil {
-		return 0, err
+		return err
 	}
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(filepath.Join(g.host, "var"), &st); err != nil {
-		return 0, err
+		return err
 	}
 	id, err := os.ReadFile(filepath.Join(g.host, "etc/machine-id"))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	var seed []byte
 	if err := within(10*time.Second, func() error { // a phase beside the start of the pods
 		seed, err = os.ReadFile(filepath.Join(g.host, "var/lib/garboard/random-seed"))
 		return err
 	}); err != nil {
-		return 0, err
+		return err
 	}
 	counts := map[string]int{}
 	for _, f := range []string{"var/lib/data-test", "etc/data-test"} {
 		path := filepath.Join(g.host, f)
 		if err := appendTo(path, "a line of one boot\n"); err != nil {
-			return 0, err
+			return err
 		}
 		if err := errors.Join(synced(path), synced(filepath.Dir(path))); err != nil {
-			return 0, err
+			return err
 		}
 		b, err := os.ReadFile(path)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		counts[f] = strings.Count(string(b), "a line of one boot\n")
 	}
 	if err := g.sayPartitions(); err != nil {
-		return 0, err
+		return err
 	}
 	g.say("data: var %d, etc %d, machine-id %s, seed %x of %d bytes, size %d MiB", counts["var/lib/data-test"], counts["etc/data-test"],
 		strings.TrimSpace(string(id)), sha256.Sum256(seed), len(seed), st.Blocks*uint64(st.Bsize)>>20)
-	return counts["var/lib/data-test"], nil
+	return nil
 }
 
 // sayPartitions says which partitions the kernel knows.

@@ -23,12 +23,11 @@ func init() {
 		if err := checkRename(g); err != nil {
 			return err
 		}
-		_, err := g.checkData()
-		return errors.Join(err, stuck.run(g))
+		return errors.Join(g.checkData(), stuck.run(g))
 	}, func(g *guest) error { return errors.Join(g.stopKubelet(), send(systemSocket, cmdShutdown)) }}
 	// The next boot of that node: what it had is there; then PID 1 hangs.
 	scenarios["data-freeze-init"] = scenario{func(g *guest) error {
-		_, err := g.checkData()
+		err := g.checkData()
 		return errors.Join(checkRunning(g), err)
 	}, scenarios["freeze-init"].after}
 	// A process that no signal ends, because a disk does not answer.
