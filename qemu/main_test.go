@@ -34,16 +34,17 @@ var emulatorFaults int
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	left := ""
-	if testing.Short() {
-		left = "^TestVM"
-	} else if !*longFlag {
-		left = "^TestVMLong"
+	var left []string
+	if given := flag.Lookup("test.skip").Value.String(); given != "" {
+		left = append(left, given)
 	}
-	if left != "" {
-		if err := flag.Set("test.skip", left); err != nil {
-			panic(err)
-		}
+	if testing.Short() {
+		left = append(left, "^TestVM")
+	} else if !*longFlag {
+		left = append(left, "^TestVMLong")
+	}
+	if err := flag.Set("test.skip", strings.Join(left, "|")); err != nil {
+		panic(err)
 	}
 	code := m.Run()
 	if !testing.Short() {
