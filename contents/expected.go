@@ -98,11 +98,10 @@ func mountRules() []MountRule {
 			case key == "nr_inodes":
 				n, _ := strconv.ParseInt(strings.TrimSuffix(value, "k"), 10, 64)
 				rule.Super = append(rule.Super, fmt.Sprintf("nr_inodes=%d", n<<10))
-			case key == "gid", strings.HasSuffix(key, "dir"):
+			case key == "gid", key == "nsdelegate", strings.HasSuffix(key, "dir"):
 				rule.Super = append(rule.Super, word)
 			}
-			// The modes of the tops are seen in the files. nsdelegate a privileged pod
-			// takes away: crun mounts the hierarchy for it without, for all.
+			// The modes of the tops are seen in the files.
 		}
 		all = append(all, rule)
 	}

@@ -152,7 +152,7 @@ const allCaps = "000001ffffffffff" // 41 capabilities, Linux 5.9 and later
 // podProcesses are those of the pods that every node has; the services' rules
 // come from the recipe.
 var podProcesses = []ProcessRule{
-	{Program: "conmon", Parent: "init", UID: "0", GID: "0", Caps: "all", NoNewPrivs: "0", Seccomp: "0", OOM: "-1000", Cgroup: "/garboard/crio", Files: "1024/524288", Need: true,
+	{Program: "conmon", Parent: "init", UID: "0", GID: "0", Caps: "all", NoNewPrivs: "0", Seccomp: "0", OOM: "-1000", Cgroup: "/kubepods/**", Files: "1024/524288", Need: true,
 		Why: "one for each container: its exit status and its log"},
 	{Program: "nodelogs", Parent: "conmon", UID: "65534", GID: "4", Caps: "none", NoNewPrivs: "1", Seccomp: "2", OOM: "-997", Cgroup: "/kubepods/**", Need: true,
 		Why: "the node pod: logs of PID 1 and the services"},

@@ -78,7 +78,11 @@ func start(ctx context.Context) error {
 		// User, warning: shown on a quiet console too.
 		fmt.Fprintf(kmsg, "<12>chaos: %s %s\n", o.nonce, line)
 	}}
-	if err := g.run(ctx); err != nil {
+	switch err := g.run(ctx); {
+	case err != nil && ctx.Err() != nil: // a shutdown, in the middle of a pull
+		g.say("ended %q", err)
+		return nil
+	case err != nil:
 		g.say("broken %q", err)
 		return err
 	}

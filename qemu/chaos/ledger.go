@@ -41,7 +41,7 @@ type sighting struct {
 	pod            int // manifests made in this boot
 	online, idle   bool
 	running        []string
-	clean          bool // PID 1's word on the shutdown
+	asked, clean   bool // PID 1's words on the shutdown
 }
 
 // NewLedger is the ledger of a new disk.
@@ -109,6 +109,8 @@ func (l *Ledger) noteOwn(own string) {
 	case strings.HasPrefix(own, "data: /dev/") && strings.Contains(own, " on /var, "):
 		l.partition = true
 		l.promises++
+	case strings.HasPrefix(own, "shutdown requested by "):
+		l.now.asked = true
 	case own == "shutdown: clean":
 		l.now.clean = true
 	}
@@ -159,6 +161,10 @@ func (l *Ledger) noteGuest(word string, args []string) {
 		l.lose("pod %s does not run again after a kill", arg(0))
 	case "broken":
 		l.lose("the guest's half gave up: %s", strings.Join(args, " "))
+	case "ended": // in the middle of its work
+		if !l.now.asked {
+			l.lose("the guest's half was told to end, though nobody had asked for a shutdown: %s", strings.Join(args, " "))
+		}
 	case "idle":
 		l.now.idle = true
 	}

@@ -70,6 +70,12 @@ func TestLedger(t *testing.T) {
 			[]string{"sees files that are not what was pushed: other"}},
 		{"pod that cannot read", func(l *Ledger) []string { return append(slices.Clone(all), load(l, 0, "broken", `"x"`)) },
 			[]string{"sees files that are not what was pushed: chaosload: two broken"}},
+		{"ended by a shutdown", func(l *Ledger) []string {
+			return append(slices.Clone(all), load(l, 0, "whole", whole), "garboard: shutdown requested by the power button", `chaos: N ended "canceled"`)
+		}, nil},
+		{"ended by nobody", func(l *Ledger) []string {
+			return append(slices.Clone(all), load(l, 0, "whole", whole), `chaos: N ended "canceled"`)
+		}, []string{"told to end, though nobody had asked"}},
 		{"in memory", func(l *Ledger) []string {
 			return append([]string{"garboard: data: no data partition: /var is in memory, at most 9 MiB, and lost at the end"}, append(slices.Clone(all), load(l, 0, "whole", whole))...)
 		}, []string{"no data partition"}},
