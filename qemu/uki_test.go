@@ -3,6 +3,7 @@ package qemu
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -16,6 +17,8 @@ import (
 // A UKI with the root image in it, as the output uki has it, boots from
 // systemd-boot, which finds it in EFI/Linux; and what the node is told beside the
 // UKI's own command line reaches it. (TestVMDisk boots a UKI without a boot loader.)
+// The disk has free space behind its ESP: systemd-boot's variable says that this is
+// the boot disk, so the node makes its data partition there.
 func TestVMSystemdBoot(t *testing.T) {
 	m := testMachine(t, "test-"+AMD64)
 	if *toolsFlag == "" {
@@ -43,7 +46,18 @@ func TestVMSystemdBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Kernel, m.Initrd, m.Cmdline, m.Disks = "", "", "", []Disk{{Path: disk}}
+	grown := image{t, disk}
+	info, err := os.Stat(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grown.truncate(info.Size() + 512*mib)
 	runBoot(t, m, "running", bootLimit, func(b *boot) error {
+		for _, l := range []string{`^garboard: data: /dev/vda is the boot disk and there is no data partition: it gets one in its free space$`, `^garboard: data: /dev/vda2 on /var`} {
+			if _, err := b.sees(l, podsCeiling); err != nil {
+				return err
+			}
+		}
 		if err := b.verdict(podsCeiling); err != nil {
 			return err
 		}
@@ -52,4 +66,9 @@ func TestVMSystemdBoot(t *testing.T) {
 		}
 		return errors.Join(b.endsInOrder(false), b.judged())
 	})
+	if t.Failed() {
+		return
+	}
+	grown.tableClean()
+	grown.fileSystemClean(info.Size() - mib) // what was kept for the table's copy is behind the ESP
 }
