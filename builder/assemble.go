@@ -46,7 +46,7 @@ func (b *build) assemble(ctx context.Context) error {
 	b.tree = rootfs.New()
 	lib := &library{store: b.Store, debs: b.debs, ctx: ctx}
 	for _, f := range []func(*library) error{
-		b.addBase, b.addPackages, b.addComponents, b.addOwn, b.addKernelModules, b.addFirmware, b.addOverlays, b.addTable, b.addNodePod,
+		b.addBase, b.addPackages, b.addComponents, b.addOwn, b.addKernelModules, b.addFirmware, b.addOverlays, b.addUsers, b.addTable, b.addNodePod,
 	} {
 		if err := f(lib); err != nil {
 			return err
@@ -240,7 +240,11 @@ func (b *build) addTable(*library) error {
 		if err != nil {
 			return err
 		}
-		t.Dirs = append(t.Dirs, table.Dir{Path: d.Path, Mode: table.FileMode(perm), Link: d.Link})
+		own, err := b.owner(d.Owner)
+		if err != nil {
+			return fmt.Errorf("recipe %s: directory %s: %w", b.recipe.File, d.Path, err)
+		}
+		t.Dirs = append(t.Dirs, table.Dir{Path: d.Path, Mode: table.FileMode(perm), Link: d.Link, UID: own.uid, GID: own.gid})
 	}
 	js, err := pod.JSON(t)
 	if err != nil {

@@ -59,6 +59,7 @@ type build struct {
 	own      map[string]component.Binary
 	images   []rootfs.Entry
 	tree     *rootfs.Tree
+	accounts map[string]account // who is in the tree's /etc/passwd
 	early    *rootfs.Tree
 	first    *rootfs.Tree // microcode; nil if there is none
 	root     string       // EROFS image

@@ -74,7 +74,13 @@ func fileRules(r *recipe.Recipe) ([]FileRule, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, FileRule{Path: d.Path, Type: dir, Mode: mode, Need: true, Why: "recipe"})
+		rule := FileRule{Path: d.Path, Type: dir, Mode: mode, Need: true, Why: "recipe"}
+		for _, u := range r.Users {
+			if u.Name == d.Owner {
+				rule.Owner = fmt.Sprintf("%d:%d", u.UID, u.UID)
+			}
+		}
+		all = append(all, rule)
 	}
 	return append(all, runtimeFiles...), nil
 }

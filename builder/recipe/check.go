@@ -88,6 +88,12 @@ func (r *Recipe) Check() error {
 		if _, err := d.Perm(); err != nil {
 			return bad("dirs[%d] (%s).mode: %v", i, d.Path, err)
 		}
+		if d.Link != "" && d.Owner != "" {
+			return bad("dirs[%d] (%s): a link has no owner", i, d.Path)
+		}
+	}
+	if at, err := checkUsers(r.Users); err != nil {
+		return bad("users[%d]: %v", at, err)
 	}
 	for i, m := range r.Images {
 		if m.Name == "" || m.Program == "" || m.Reason == "" {

@@ -32,6 +32,9 @@ type Recipe struct {
 	Components []Component `yaml:"components,omitempty" json:"components,omitempty"`
 	// Overlays are directories, relative to the recipe, whose files are laid over the root image.
 	Overlays []Overlay `yaml:"overlays,omitempty" json:"overlays,omitempty"`
+	// Users are added to /etc/passwd, and a group of the same name to /etc/group: for
+	// services that run as one (annotation garboard.local/user) and for dirs.
+	Users []User `yaml:"users,omitempty" json:"users,omitempty"`
 	// Dirs are directories made at boot on the writable file systems.
 	Dirs []Dir `yaml:"dirs,omitempty" json:"dirs,omitempty"`
 	// Links are symbolic links in the root image.
@@ -143,11 +146,21 @@ type Overlay struct {
 	Target string `yaml:"target,omitempty" json:"target,omitempty"`
 }
 
+// User is a user of the node, and the group of the same name. Nobody logs in as one.
+type User struct {
+	Name string `yaml:"name" json:"name" jsonschema:"pattern=^[a-z_][a-z0-9_-]{0\\,31}$"`
+	// UID is the number of the user and of the group, 1 to 65533.
+	UID    int    `yaml:"uid" json:"uid" jsonschema:"minimum=1,maximum=65533"`
+	Reason string `yaml:"reason" json:"reason"`
+}
+
 // Dir is a directory made at boot, or a symbolic link to one.
 type Dir struct {
 	Path string `yaml:"path" json:"path"`
 	Link string `yaml:"link,omitempty" json:"link,omitempty"`
 	Mode string `yaml:"mode,omitempty" json:"mode,omitempty" jsonschema:"pattern=^0[0-7]{3\\,4}$"` // octal, default 0755
+	// Owner is a user of the image, by name, and that user's group; default root.
+	Owner string `yaml:"owner,omitempty" json:"owner,omitempty"`
 }
 
 // Link is a symbolic link.

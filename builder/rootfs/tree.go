@@ -120,6 +120,27 @@ func describe(e *Entry) string {
 	return fmt.Sprintf("a file of mode %04o, %d bytes, sha256 %.12s", e.Mode, e.Size, e.SHA256)
 }
 
+// Append adds bytes to the end of a regular file that is in the tree.
+func (t *Tree) Append(p string, b []byte, origin string) error {
+	old := t.Get(p)
+	if old == nil || old.Kind != File {
+		return fmt.Errorf("root image: /%s, to which %s adds, is no file of it", clean(p), origin)
+	}
+	r, err := old.Open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	all, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	e := FromBytes(p, old.Mode, append(all, b...), old.Origin+", "+origin, old.Reason)
+	e.UID, e.GID = old.UID, old.GID
+	t.m[e.Path] = &e
+	return nil
+}
+
 func (t *Tree) parents(e Entry) error {
 	for d := path.Dir(e.Path); d != "."; d = path.Dir(d) {
 		p, ok := t.m[d]

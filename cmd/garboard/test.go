@@ -137,7 +137,7 @@ const (
 )
 
 // testRecipes are what node tests boot.
-var testRecipes = []string{"recipes/node.yaml", "recipes/test.yaml", "recipes/test-containerd.yaml"}
+var testRecipes = []string{"recipes/node.yaml", "recipes/test.yaml", "recipes/test-containerd.yaml", "recipes/test-agent.yaml"}
 
 func (g *global) testNode(ctx context.Context, flags buildFlags, run string, long bool) error {
 	o, stop, err := g.options()

@@ -138,6 +138,13 @@ func Dirs(root string, list []table.Dir) error {
 			errs = append(errs, err)
 			continue
 		}
+		// chown(2) takes setgid away, so the mode comes after it.
+		if d.UID != 0 || d.GID != 0 {
+			if err := os.Lchown(p, d.UID, d.GID); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
 		if err := os.Chmod(p, d.Mode.Perm()|d.Mode&(os.ModeSticky|os.ModeSetgid)); err != nil {
 			errs = append(errs, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -97,6 +98,15 @@ func TestDirs(t *testing.T) {
 	}
 	if st, err := os.Stat(filepath.Join(root, "var/tmp")); err != nil || st.Mode() != os.ModeDir|os.ModeSticky|0o777 {
 		t.Errorf("/var/tmp: %v %v", st.Mode(), err)
+	}
+	if os.Getuid() == 0 { // nobody else may give a directory away
+		if err := Dirs(root, []table.Dir{{Path: "/var/lib/agent", Mode: table.FileMode(0o2750), UID: 900, GID: 901}}); err != nil {
+			t.Fatal(err)
+		}
+		st, err := os.Stat(filepath.Join(root, "var/lib/agent"))
+		if err != nil || st.Mode() != os.ModeDir|os.ModeSetgid|0o750 || st.Sys().(*syscall.Stat_t).Uid != 900 || st.Sys().(*syscall.Stat_t).Gid != 901 {
+			t.Errorf("/var/lib/agent: %v %v", st, err)
+		}
 	}
 	st, err := os.Stat(filepath.Join(root, "var/lib/kubelet"))
 	if err != nil || st.Mode().Perm() != 0o700 {

@@ -44,6 +44,8 @@ type Dir struct {
 	Path string      `json:"path"`
 	Link string      `json:"link,omitempty"` // make a link to this instead
 	Mode os.FileMode `json:"mode"`           // permission bits, sticky and setgid as package os has them
+	UID  int         `json:"uid,omitempty"`
+	GID  int         `json:"gid,omitempty"`
 }
 
 // FileMode is the mode with the given bits of chmod(2), whose sticky and setgid

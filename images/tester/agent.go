@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func init() {
+	// A service that a recipe added to those of every node (recipes/node-exporter.yaml).
+	scenarios["agent"] = scenario{func(g *guest) error {
+		if err := checkRunning(g); err != nil {
+			return err
+		}
+		return errors.Join(g.checkAgent(), checkFilter(g.host), checkAgentDir(g.host), g.checkAgentRestart())
+	}, func(*guest) error { return send(systemSocket, cmdShutdown) }}
+}
+
+const agent = "prometheus-node-exporter"
+
+// checkAgent compares the service's process with its manifest.
+func (g *guest) checkAgent() error {
+	if err := within(serviceCeiling, agentAnswers); err != nil {
+		return err
+	}
+	all, err := readProcesses(g.proc)
+	if err != nil {
+		return err
+	}
+	p, ok := service(all, agent)
+	if !ok {
+		return fmt.Errorf("%s is no process of PID 1", agent)
+	}
+	dir := fmt.Sprintf("%s/%d", g.proc, p.pid)
+	var wrong []string
+	want := func(what, got, want string) {
+		if got != want {
+			wrong = append(wrong, fmt.Sprintf("%s is %q, want %q", what, got, want))
+		}
+	}
+	for _, f := range [][2]string{
+		{"Uid", "900\t900\t900\t900"}, {"Gid", "900\t900\t900\t900"}, {"Groups", ""},
+		{"CapInh", "0000000000000000"}, {"CapPrm", "0000000000000000"}, {"CapEff", "0000000000000000"}, {"CapBnd", "0000000000000000"}, {"CapAmb", "0000000000000000"},
+		{"NoNewPrivs", "1"},
+	} {
+		got, err := statusField(dir+"/status", f[0])
+		if err != nil {
+			return err
+		}
+		want(f[0], got, f[1])
+	}
+	const group = "/garboard/node-exporter-exporter"
+	want("cgroup", p.cgroup, group)
+	for path, value := range map[string]string{
+		filepath.Join(dir, "oom_score_adj"):                            "-500",
+		filepath.Join(g.host, "sys/fs/cgroup", group, "memory.max"):    "134217728",
+		filepath.Join(g.host, "sys/fs/cgroup", group, "memory.min"):    "16777216",
+		filepath.Join(g.host, "sys/fs/cgroup", group, "cpu.weight"):    "2",
+		filepath.Join(g.host, "sys/fs/cgroup", group, "cgroup.events"): "populated 1\nfrozen 0",
+	} {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		want(path, strings.TrimSpace(string(b)), value)
+	}
+	limits, err := os.ReadFile(dir + "/limits")
+	if err != nil {
+		return err
+	}
+	for name, value := range map[string]string{"Max open files": "1024 1024", "Max core file size": "0 0"} {
+		want(name, limit(string(limits), name), value)
+	}
+	if wrong != nil {
+		slices.Sort(wrong)
+		return fmt.Errorf("pid %d, %s: %s", p.pid, agent, strings.Join(wrong, "; "))
+	}
+	g.say("tester: pid %d, %s, is as its manifest says", p.pid, agent)
+	return nil
+}
+
+// limit is the soft and the hard one of that name in proc_pid_limits(5).
+func limit(text, name string) string {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			if f := strings.Fields(rest); len(f) >= 2 {
+				return f[0] + " " + f[1]
+			}
+		}
+	}
+	return ""
+}
+
+// agentAnswers asks for the figures; one of them only a program that sees the
+// machine's /proc can know.
+func agentAnswers() error {
+	c := http.Client{Timeout: 20 * time.Second}
+	r, err := c.Get("http://127.0.0.1:9100/metrics")
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(r.Body, 4<<20))
+	if err != nil {
+		return err
+	}
+	if r.StatusCode != http.StatusOK || !strings.Contains(string(b), "\nnode_memory_MemTotal_bytes ") {
+		return fmt.Errorf("%s answers %s and %d bytes, without the machine's memory", agent, r.Status, len(b))
+	}
+	return nil
+}
+
+// checkFilter asks the kernel for what the service's task has set, by the node's nft.
+func checkFilter(host string) error {
+	cmd := exec.Command("/usr/sbin/nft", "list", "chain", "inet", "node_exporter", "input")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: host}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), `tcp dport 9100 iifname != "lo" drop`) {
+		return fmt.Errorf("nft: %v: %q", err, out)
+	}
+	return nil
+}
+
+func checkAgentDir(host string) error {
+	fi, err := os.Stat(filepath.Join(host, "var/lib/node-exporter"))
+	if err != nil {
+		return err
+	}
+	if st := fi.Sys().(*syscall.Stat_t); st.Uid != 900 || st.Gid != 900 || fi.Mode().Perm() != 0o750 {
+		return fmt.Errorf("/var/lib/node-exporter: %d:%d %v, want 900:900 0750", st.Uid, st.Gid, fi.Mode())
+	}
+	return nil
+}
+
+// checkAgentRestart kills the service; it comes back with the same rights.
+func (g *guest) checkAgentRestart() error {
+	if err := g.renewed(agent, kill); err != nil {
+		return err
+	}
+	return g.checkAgent()
+}
