@@ -30,6 +30,8 @@ var runtimeFiles = []FileRule{
 	{Path: "/run/garboard", Type: dir, Mode: 0o755, Need: true, Why: "what PID 1 keeps until the end"},
 	{Path: "/run/garboard/restart.sock", Type: sock, Mode: 0o666, Need: true, Why: "takes restarts only; who may mount it is the grant"},
 	{Path: "/run/garboard/kubelet-grace", Type: file, Mode: 0o644, Need: true, Why: "the kubelet tells PID 1 how long it needs at the end"},
+	{Path: "/run/garboard/services.json", Type: file, Mode: 0o644, Need: true, Why: "how each service is, and how it ended the last time"},
+	{Path: "/run/garboard/.services.json", Type: file, Mode: 0o644, Why: "the same, while it is written"},
 	{Path: "/run/garboard/etc", Type: dir, Mode: 0o755, Why: "the writable half of /etc, without a data partition"},
 	{Path: "/run/garboard/etc/**", Any: true, Why: "the same files as in /etc, and overlayfs' own; seen and compared there"},
 	{Path: "/etc/machine-id", Type: file, Mode: 0o444, Need: true, Why: "made by PID 1 where the image has none"},

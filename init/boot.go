@@ -181,7 +181,7 @@ func (n *node) identity() error {
 // startRuntime starts the container runtime before everything that can wait.
 func (n *node) startRuntime() error {
 	n.log.Start(logs.Options{Name: "init", Sink: &logs.File{Path: logDir + "/init.log"}, Printf: n.printf, Guard: n.guard})
-	o := supervise.Options{Reaper: n.reaper, Printf: n.printf, LogDir: logDir, Guard: n.guard,
+	o := supervise.Options{Reaper: n.reaper, Printf: n.printf, LogDir: logDir, Status: table.StatusPath, Guard: n.guard,
 		Cgroup: func(name string) (*os.File, error) { return n.groups.Open(cgroup.Service(name)) }}
 	if n.cmdline.Has(consoleParam, "services") {
 		o.Mirror = func(name, line string) { n.console.Guest("service/"+name, line) }

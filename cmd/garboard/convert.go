@@ -48,7 +48,8 @@ Exit status 1: a manifest is wrong or refused; 2: the command line is wrong.`,
   garboard convert etcd.yaml --output /
   garboard convert pods.yaml --to systemd --objects /etc/kubernetes/objects --output out/units
   garboard convert recipes/services/*.yaml --to table
-  systemctl show --timestamp=unix 'pod-*' | garboard convert etcd.yaml --status -`,
+  systemctl show --timestamp=unix 'pod-*' | garboard convert etcd.yaml --status -
+  garboard convert recipes/services/node-exporter.yaml --to table --status services.json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError{errors.New("name a manifest, such as etcd.yaml, or - for standard input")}
@@ -67,7 +68,7 @@ Exit status 1: a manifest is wrong or refused; 2: the command line is wrong.`,
 	x.StringVarP(&f.output, "output", "o", "", "write below this directory instead of printing")
 	x.BoolVar(&f.prune, "prune", false, "with --output: remove the units of all other pods there")
 	x.BoolVar(&f.explain, "explain", false, "say field by field what happens, and write nothing")
-	x.StringVar(&f.status, "status", "", "print the Pods with their status, read from this output of systemctl show --timestamp=unix (- is standard input)")
+	x.StringVar(&f.status, "status", "", "print the Pods with their status, read from this output of systemctl show --timestamp=unix, or with --to table from a node's /run/garboard/services.json (- is standard input)")
 	x.BoolVar(&f.asJSON, "json", false, "print as JSON")
 	x.StringVar(&f.options.ObjectsDir, "objects", "", "directory with configmaps/NAMESPACE/NAME/KEY and secrets/NAMESPACE/NAME/KEY")
 	x.StringVar(&f.options.ImagesDir, "images", "", "absolute directory with unpacked images: IMAGE/rootfs and IMAGE/config.json; default: programs are the machine's own")
@@ -90,8 +91,8 @@ func (f *convertFlags) run(_ context.Context, in io.Reader, out, diag io.Writer,
 		return usageError{fmt.Errorf("--to %q: known are systemd and table", f.to)}
 	}
 	switch {
-	case f.options.Target == pod.Init && (f.output != "" || f.status != ""):
-		return usageError{errors.New("--output and --status go with --to systemd; the table is printed")}
+	case f.options.Target == pod.Init && f.output != "":
+		return usageError{errors.New("--output goes with --to systemd; the table is printed")}
 	case f.prune && f.output == "":
 		return usageError{errors.New("--prune goes with --output")}
 	case f.options.ImagesDir != "" && !strings.HasPrefix(f.options.ImagesDir, "/"):
@@ -277,7 +278,11 @@ func (f *convertFlags) printStatus(in io.Reader, out io.Writer, plans []*pod.Pla
 	}
 	var list []any
 	for _, p := range plans {
-		s, err := systemd.Status(p, strings.NewReader(string(show)))
+		read := systemd.Status
+		if f.options.Target == pod.Init {
+			read = pod.Status
+		}
+		s, err := read(p, strings.NewReader(string(show)))
 		if err != nil {
 			return err
 		}

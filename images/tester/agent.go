@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -145,5 +146,43 @@ func (g *guest) checkAgentRestart() error {
 	if err := g.renewed(agent, kill); err != nil {
 		return err
 	}
-	return g.checkAgent()
+	if err := g.checkAgent(); err != nil {
+		return err
+	}
+	return within(serviceCeiling, func() error { return checkServiceStatus(filepath.Join(g.host, "run/garboard/services.json")) })
+}
+
+// checkServiceStatus demands that how services ended can be read afterwards.
+func checkServiceStatus(path string) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	type status struct {
+		Name, State string
+		PID         int
+		Restarts    int
+		Last        *struct {
+			Started, Finished time.Time
+			Code, Signal      int
+		}
+	}
+	var all []status
+	if err := json.Unmarshal(b, &all); err != nil {
+		return err
+	}
+	for _, want := range []struct {
+		name, state    string
+		runs           bool
+		restarts, code int
+	}{{"node-exporter-port", "done", false, 0, 0}, {"node-exporter-exporter", "ready", true, 1, 137}} {
+		i := slices.IndexFunc(all, func(s status) bool { return s.Name == want.name })
+		if i < 0 {
+			return fmt.Errorf("%s has nothing of %s: %s", path, want.name, b)
+		}
+		if s := all[i]; s.State != want.state || (s.PID != 0) != want.runs || s.Restarts != want.restarts || s.Last == nil || s.Last.Code != want.code || !s.Last.Finished.After(s.Last.Started) {
+			return fmt.Errorf("%s: %+v, want %+v", path, s, want)
+		}
+	}
+	return nil
 }

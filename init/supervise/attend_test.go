@@ -22,7 +22,9 @@ func TestLivenessRestarts(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	s := sh("a", "", "trap 'echo asked; exit 0' TERM; while :; do sleep 0.01; done")
+	s := sh("a", "", "trap 'echo asked; exit 0' TERM; touch "+dir+"/up; while :; do sleep 0.01; done")
+	s.GraceSeconds = 30
+	s.Ready = execProbe("test -e "+dir+"/up", 0)
 	// Fails every other time until the file is there, then always.
 	s.Live = execProbe("test ! -e "+dir+"/ill || exit 1; if test -e "+dir+"/odd; then rm "+dir+"/odd; exit 1; fi; echo x >> "+dir+"/odd; echo x >> "+dir+"/count", 2)
 	v, l := supervisor(t, s)
@@ -41,7 +43,7 @@ func TestLivenessRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.waitFor("service a: liveness probe failed 2 times in a row", 1)
-	l.waitFor("service a: liveness probe failed, SIGTERM, at most 2s", 1)
+	l.waitFor("service a: liveness probe failed, SIGTERM, at most 30s", 1)
 	l.waitFor("service a: exited: exit status 0, restart in ", 1)
 	l.waitFor("service a: started", 2)
 }
@@ -114,8 +116,9 @@ func TestProbesAreSilentInAShutdown(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	s := sh("a", "", "trap 'touch "+dir+"/ill; while ! test -e "+dir+"/tried; do sleep 0.01; done; exit 0' TERM; while :; do sleep 0.01; done")
+	s := sh("a", "", "trap 'touch "+dir+"/ill; while ! test -e "+dir+"/tried; do sleep 0.01; done; exit 0' TERM; touch "+dir+"/up; while :; do sleep 0.01; done")
 	s.GraceSeconds = 30
+	s.Ready = execProbe("test -e "+dir+"/up", 0)
 	s.Live = execProbe("test ! -e "+dir+"/ill || { touch "+dir+"/tried; exit 1; }", 1)
 	v, l := supervisor(t, s)
 	v.Start("a")

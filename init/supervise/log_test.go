@@ -77,14 +77,18 @@ func TestStoppedServiceEndsByItself(t *testing.T) {
 	if !inChild(t) {
 		return
 	}
-	v, l := supervisor(t, sh("k", table.RoleKubelet, "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done"))
+	up := filepath.Join(t.TempDir(), "up")
+	k := sh("k", table.RoleKubelet, "trap 'echo bye; exit 0' TERM; touch "+up+"; while :; do sleep 0.1; done")
+	k.GraceSeconds = 30
+	k.Ready = execProbe("test -e "+up, 0)
+	v, l := supervisor(t, k)
 	if v.Age(table.RoleKubelet) != 0 || v.Age(table.RoleRuntime) != 0 {
 		t.Error("what does not run has an age")
 	}
+	began := time.Now()
 	v.Start("k")
-	l.waitFor("ready", 1)
-	time.Sleep(200 * time.Millisecond) // the trap is set by then
-	if d := v.Age(table.RoleKubelet); d < 200*time.Millisecond || d > time.Minute {
+	l.waitFor("service k: ready", 1)
+	if d := v.Age(table.RoleKubelet); d <= 0 || d > time.Since(began) {
 		t.Errorf("age %s", d)
 	}
 	pid := v.Pid(table.RoleKubelet)

@@ -48,7 +48,7 @@ const (
 )
 
 func (s State) String() string {
-	return [...]string{"waiting", "starting", "ready", "in back-off", "done", "ended"}[s]
+	return [...]string{table.StateWaiting, table.StateStarting, table.StateReady, table.StateBackOff, table.StateDone, table.StateEnded}[s]
 }
 
 // service is one entry of the table and its life. Its goroutine is life().
@@ -63,11 +63,14 @@ type service struct {
 	state   State
 	changed chan struct{} // closed and replaced with each change of state
 	proc    *Process
-	started time.Time // of proc
-	deaths  int       // that nobody asked for, since boot
-	asked   bool      // the next exit was asked for: no back-off; another request adds nothing
-	final   bool      // the node shuts down: not to be started again ...
-	once    bool      // ... but for this one time
+	started time.Time          // of proc
+	starts  int                // since boot
+	last    *table.ServiceExit // of the run before
+	failure string             // why the last start failed
+	deaths  int                // that nobody asked for, since boot
+	asked   bool               // the next exit was asked for: no back-off; another request adds nothing
+	final   bool               // the node shuts down: not to be started again ...
+	once    bool               // ... but for this one time
 }
 
 func (s *service) set(st State) {
@@ -76,6 +79,7 @@ func (s *service) set(st State) {
 	s.state = st
 	close(s.changed)
 	s.changed = make(chan struct{})
+	s.sup.touch()
 }
 
 func (s *service) get() (State, <-chan struct{}) {
@@ -249,6 +253,9 @@ func (s *service) run(ctx context.Context) (exit, bool) {
 	began := time.Now()
 	p, err := s.start()
 	if err != nil {
+		s.mu.Lock()
+		s.failure = err.Error()
+		s.mu.Unlock()
 		return exit{text: err.Error()}, false
 	}
 	s.sup.printf("service %s: started, pid %d", s.Name, p.Pid)
@@ -263,12 +270,12 @@ func (s *service) run(ctx context.Context) (exit, bool) {
 	<-p.Done()
 	cancel()
 	<-probed
+	ws := p.Status()
 	s.mu.Lock()
 	asked := s.asked
-	s.asked, s.proc = false, nil
+	s.asked, s.proc, s.last = false, nil, exited(ws, s.started)
 	s.mu.Unlock()
 	s.set(Waiting)
-	ws := p.Status()
 	return exit{Describe(ws), ws.Exited() && ws.ExitStatus() == 0}, asked
 }
 
@@ -311,7 +318,8 @@ func (s *service) start() (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.proc, s.started = p, time.Now()
+	s.proc, s.started, s.failure = p, time.Now(), ""
+	s.starts++
 	if s.OOMScoreAdj != 0 {
 		f := s.sup.root + "/proc/" + strconv.Itoa(p.Pid) + "/oom_score_adj"
 		if err := os.WriteFile(f, []byte(strconv.Itoa(s.OOMScoreAdj)), 0o644); err != nil {

@@ -20,6 +20,7 @@ type Options struct {
 	Printf func(format string, args ...any)
 	Root   string                              // "" on a node
 	LogDir string                              // /var/log/garboard
+	Status string                              // table.StatusPath; "" = the states are written nowhere
 	Mirror func(service, line string)          // may be nil: gets each line the services write
 	Cgroup func(name string) (*os.File, error) // may be nil: directory of the service's cgroup
 	Timing Timing                              // zero = the node's
@@ -35,6 +36,7 @@ type Supervisor struct {
 	timing   Timing
 	guard    func(who string)
 	services []*service
+	dirty    chan struct{} // holds one: a state has changed since it was written
 	wg       sync.WaitGroup
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
@@ -44,7 +46,7 @@ type Supervisor struct {
 
 // New prepares the services; none is started.
 func New(o Options, list []table.Service) *Supervisor {
-	v := &Supervisor{reaper: o.Reaper, printf: o.Printf, root: o.Root, cgroup: o.Cgroup, timing: o.Timing, guard: o.Guard}
+	v := &Supervisor{reaper: o.Reaper, printf: o.Printf, root: o.Root, cgroup: o.Cgroup, timing: o.Timing, guard: o.Guard, dirty: make(chan struct{}, 1)}
 	if v.timing == (Timing{}) {
 		v.timing = Timing{backoffFirst, backoffMax, stable}
 	}
@@ -65,6 +67,15 @@ func New(o Options, list []table.Service) *Supervisor {
 		}
 		s.log = log
 		v.services = append(v.services, s)
+	}
+	if o.Status != "" {
+		v.touch()
+		v.wg.Add(1)
+		go func() {
+			defer v.wg.Done()
+			defer v.guard("report of the services")
+			v.report(o.Status)
+		}()
 	}
 	return v
 }

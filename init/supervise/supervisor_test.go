@@ -35,7 +35,7 @@ func (l *lines) text() string {
 
 func (l *lines) waitFor(want string, n int) {
 	l.t.Helper()
-	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if strings.Count(l.text(), want) >= n {
 			return
 		}
@@ -174,19 +174,20 @@ func TestSIGKILLAfterGrace(t *testing.T) {
 	if !inChild(t) {
 		return
 	}
-	s := sh("a", "", "trap '' TERM; echo up; while :; do sleep 0.1; done")
+	up := filepath.Join(t.TempDir(), "up")
+	s := sh("a", "", "trap '' TERM; touch "+up+"; while :; do sleep 0.1; done")
 	s.GraceSeconds = 1
+	s.Ready = execProbe("test -e "+up, 0)
 	v, l := supervisor(t, s)
 	v.Start("a")
-	l.waitFor("ready", 1)
-	time.Sleep(200 * time.Millisecond) // the trap is set by then
+	l.waitFor("service a: ready", 1)
 	v.NoMoreRestarts()
 	began := time.Now()
 	killed := v.Stop(t.Context(), "")
 	if !killed {
 		t.Error("killed, but not told so")
 	}
-	if d := time.Since(began); d < 900*time.Millisecond || d > 5*time.Second {
+	if d := time.Since(began); d < time.Second {
 		t.Errorf("took %s", d)
 	}
 	l.waitFor("service a: ended: signal: killed", 1)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -99,55 +98,11 @@ func Status(p *pod.Plan, show io.Reader) (*corev1.Pod, error) {
 	} else if !at.IsZero() {
 		st.StartTime = &at
 	}
-	st.Phase = phase(p, st, sandbox)
-	for _, c := range []struct {
-		kind corev1.PodConditionType
-		ok   bool
-	}{{corev1.PodInitialized, initialized}, {corev1.ContainersReady, ready}, {corev1.PodReady, ready && initialized}} {
-		status := corev1.ConditionFalse
-		if c.ok {
-			status = corev1.ConditionTrue
-		}
-		st.Conditions = append(st.Conditions, corev1.PodCondition{Type: c.kind, Status: status})
+	if st.Phase = pod.Phase(p, st); sandbox["ActiveState"] == "failed" {
+		st.Phase = corev1.PodFailed
 	}
+	st.Conditions = pod.Conditions(initialized, ready)
 	return out, nil
-}
-
-// phase follows the Pod life cycle: Pending until a container has run, Running
-// while one runs or is going to, then Succeeded or Failed.
-func phase(p *pod.Plan, st *corev1.PodStatus, sandbox map[string]string) corev1.PodPhase {
-	failed, ended, begun := false, 0, false
-	for i, c := range st.ContainerStatuses {
-		begun = begun || c.State.Waiting == nil
-		t := c.State.Terminated
-		service := p.Services[slices.IndexFunc(p.Services, func(s pod.Service) bool { return s.Name == st.ContainerStatuses[i].Name })]
-		if t == nil || service.Restart == "Always" {
-			continue
-		}
-		if t.ExitCode != 0 && service.Restart == "OnFailure" {
-			continue // it comes again
-		}
-		ended++
-		failed = failed || t.ExitCode != 0
-	}
-	for i, s := range p.Services {
-		if s.Kind == pod.InitContainer && s.Restart == "Never" && i < len(st.InitContainerStatuses) {
-			if t := st.InitContainerStatuses[i].State.Terminated; t != nil && t.ExitCode != 0 {
-				return corev1.PodFailed
-			}
-		}
-	}
-	switch {
-	case sandbox["ActiveState"] == "failed":
-		return corev1.PodFailed
-	case ended == len(st.ContainerStatuses) && failed:
-		return corev1.PodFailed
-	case ended == len(st.ContainerStatuses):
-		return corev1.PodSucceeded
-	case begun:
-		return corev1.PodRunning
-	}
-	return corev1.PodPending
 }
 
 // container is one container's state out of its unit's properties.
