@@ -224,13 +224,17 @@ func (b *build) addOverlays(*library) error {
 
 // addTable compiles the services and the rest of what PID 1 must know.
 func (b *build) addTable(*library) error {
-	services, err := pod.Compile(b.recipe.Services)
+	compiled, err := pod.Compile(b.recipe.Services)
 	if err != nil {
+		return err
+	}
+	services := compiled.Services
+	if err := b.addVolumes(compiled); err != nil {
 		return err
 	}
 	t := &table.Table{
 		Version: 1, Name: b.recipe.Name + "-" + b.arch, BuildTime: b.epoch, Hostname: b.recipe.Hostname, NTP: b.recipe.NTP, Watchdog: b.recipe.Watchdog,
-		Modules: b.kernel.Load, Services: services,
+		Modules: b.kernel.Load, Services: services, Volumes: compiled.Volumes,
 	}
 	for _, s := range b.recipe.Sysctls {
 		t.Sysctls = append(t.Sysctls, table.Sysctl{Key: s.Key, Value: s.Value, Optional: s.Optional})
@@ -268,11 +272,11 @@ func (b *build) addNodePod(*library) error {
 		if m.Program != nodeLogs || b.tree.Get(pod.NodePodPath) != nil {
 			continue
 		}
-		services, err := pod.Compile(b.recipe.Services)
+		compiled, err := pod.Compile(b.recipe.Services)
 		if err != nil {
 			return err
 		}
-		y, err := pod.NodePod(m.Name, services)
+		y, err := pod.NodePod(m.Name, compiled.Services)
 		if err != nil {
 			return fmt.Errorf("node pod: %w", err)
 		}

@@ -57,10 +57,11 @@ var typeNames = map[string]string{file: "file", dir: "directory", link: "link", 
 // Running describes the running node: what the recipe and the rules of this
 // package say, without an image.
 func Running(r *recipe.Recipe) (string, error) {
-	services, err := pod.Compile(r.Services)
+	compiled, err := pod.Compile(r.Services)
 	if err != nil {
 		return "", err
 	}
+	services := compiled.Services
 	rules, err := fileRules(r)
 	if err != nil {
 		return "", err

@@ -36,10 +36,11 @@ const etcDir = "/run/garboard/etc"
 // New is what is expected of a recipe's image for one architecture; more are
 // processes of pods that this image has and a node as shipped has not.
 func New(r *recipe.Recipe, m *report.Manifest, more ...ProcessRule) (*Expected, error) {
-	services, err := pod.Compile(r.Services)
+	compiled, err := pod.Compile(r.Services)
 	if err != nil {
 		return nil, err
 	}
+	services := compiled.Services
 	x := &Expected{Image: map[string]*rootfs.Entry{}, Sysctls: r.Sysctls, Sockets: runtimeSockets}
 	for _, e := range m.Root {
 		x.Image["/"+e.Path] = e
@@ -55,7 +56,8 @@ func New(r *recipe.Recipe, m *report.Manifest, more ...ProcessRule) (*Expected, 
 	if x.Files, err = fileRules(r); err != nil {
 		return nil, err
 	}
-	x.Mounts = mountRules()
+	x.Files = append(x.Files, volumeFiles(compiled)...)
+	x.Mounts = append(mountRules(), volumeMounts(compiled)...)
 	x.Cgroups = shares(services)
 	x.Processes = append(serviceProcesses(services), podProcesses...)
 	x.Processes = append(x.Processes, more...)
@@ -83,6 +85,41 @@ func fileRules(r *recipe.Recipe) ([]FileRule, error) {
 		all = append(all, rule)
 	}
 	return append(all, runtimeFiles...), nil
+}
+
+// volumeFiles are the directories of services' volumes, and where they are mounted.
+func volumeFiles(c *pod.Compiled) []FileRule {
+	var all []FileRule
+	for _, v := range c.Volumes {
+		dir := table.VolumeDir
+		if v.Memory {
+			dir = table.MemoryVolumeDir
+		}
+		if !slices.ContainsFunc(all, func(r FileRule) bool { return r.Path == dir }) {
+			all = append(all, FileRule{Path: dir, Type: dir, Mode: 0o700, Need: true, Why: "volumes of services; only root can enter"},
+				FileRule{Path: dir + "/**", Any: true, Why: "the same"})
+		}
+	}
+	for _, s := range c.Services {
+		for _, m := range s.Mounts {
+			if strings.HasPrefix(m.Target, "/var/") || strings.HasPrefix(m.Target, "/run/") || strings.HasPrefix(m.Target, "/tmp/") {
+				all = append(all, FileRule{Path: m.Target, Type: dir, Mode: 0o755, Need: true, Why: "a volume of " + s.Name + " is mounted there"})
+			}
+		}
+	}
+	return all
+}
+
+// volumeMounts are the volumes in memory. Where services see them is in mount
+// namespaces of their own.
+func volumeMounts(c *pod.Compiled) []MountRule {
+	var all []MountRule
+	for _, v := range c.Volumes {
+		if v.Memory {
+			all = append(all, MountRule{Target: v.Path, Type: "tmpfs", Options: "nosuid nodev", Need: true, Why: "volume of services"})
+		}
+	}
+	return all
 }
 
 // mountRules are the mounts of PID 1 and those of the pods.

@@ -138,8 +138,11 @@ func (n *node) cgroups() error {
 	return err
 }
 
-// moreMounts makes those that nothing in the boot waits for.
-func (n *node) moreMounts() error { return mounts.Make(n.sys, "/", mounts.Later()) }
+// moreMounts makes those that nothing in the boot waits for, and removes what
+// services had in their volumes before it.
+func (n *node) moreMounts() error {
+	return errors.Join(mounts.Make(n.sys, "/", mounts.Later()), settings.Leftovers("/"))
+}
 
 // loadOverlay reads the list of modules and loads the one that /etc and the
 // runtime need; it costs as much time as all the mounts beside it.
@@ -152,7 +155,7 @@ func (n *node) loadOverlay() error {
 	return x.Load("overlay")
 }
 
-// etc makes /etc writable and the directories of the table.
+// etc makes /etc writable, and the directories and volumes of the table.
 func (n *node) etc() error {
 	given := n.layGiven()
 	err := n.etcOverlay(n.etcDir)
@@ -160,7 +163,7 @@ func (n *node) etc() error {
 		n.printf("etc: WARNING: %s: what is written to /etc is lost at the end", oneLine(err))
 		err = n.etcOverlay(etcLocal)
 	}
-	return errors.Join(given, err, settings.Dirs("/", n.table.Dirs))
+	return errors.Join(given, err, settings.Dirs("/", n.table.Dirs), settings.Volumes(n.sys, "/", n.table.Volumes))
 }
 
 // etcOverlay puts the overlay on /etc, with its writable half in dir.

@@ -36,8 +36,9 @@ func plans(docs []*manifest.Document, target pod.Target) string {
 		if err != nil {
 			return err.Error()
 		}
-		js, err := pod.JSON(&table.Table{Version: 1, Services: services})
-		return fmt.Sprint(string(js), err)
+		js, err := pod.JSON(&table.Table{Version: 1, Services: services.Services, Volumes: services.Volumes})
+		files, _ := json.MarshalIndent(services.Files, "", " ")
+		return fmt.Sprint(string(js), err, string(files))
 	}
 	for _, p := range all {
 		p.Document = nil

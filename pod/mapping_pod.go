@@ -101,26 +101,27 @@ func securityEntries() []Entry {
 
 func volumeEntries() []Entry {
 	const v = "spec.volumes[]."
-	volume := func(name, how string) Entry {
-		return row(v+name, no(notYet+"the root image holds what a service needs, recipe dirs what it writes"), yes(how))
+	volume := func(name, how string, systemd string) Entry { return row(v+name, yes(how), yes(systemd)) }
+	secret := func(name, systemd string) Entry {
+		return row(v+name, no("an image can be read by everybody who has it; put the file on the data partition and use hostPath"), yes(systemd))
 	}
 	old := func(name string) Entry {
 		return both(v+name, no("a volume driver of the kubelet; mount it on the host and use hostPath"))
 	}
 	return []Entry{
 		row(v+"name", yes("what volumeMounts refer to"), yes("what volumeMounts refer to, and the directory's name")),
-		row(v+"hostPath.path", yes("if it is mounted at that same path: a host service sees the host's files. Other mount paths are refused"), yes("BindPaths=, BindReadOnlyPaths=")),
+		row(v+"hostPath.path", yes("at its own path the node's file itself; elsewhere, read-only or in part a bind mount in a mount namespace of the service's own"), yes("BindPaths=, BindReadOnlyPaths=")),
 		row(v+"hostPath.type", yes("Directory, File, Socket and none: taken as a remark. DirectoryOrCreate and FileOrCreate are refused: make it in the recipe (dirs)"), yes("DirectoryOrCreate, FileOrCreate: made by systemd-tmpfiles with an existing one left as it is; Directory, File, Socket, CharDevice, BlockDevice: AssertPath...= of the sandbox, which sees existence and directories only")),
-		volume("emptyDir", "one directory per pod, mode 0777, made when the pod starts, removed when it stops, never another pod's"),
-		volume("emptyDir.medium", "Memory: a tmpfs of the pod's own (a .mount unit); HugePages are refused"),
-		volume("emptyDir.sizeLimit", "with medium Memory: size= of the tmpfs; otherwise refused, since nothing would hold it: the kubelet evicts, systemd does not"),
-		volume("configMap", "files in the pod's directory, from a ConfigMap document of the same file or from --objects, bound read-only; a change reaches the pod when it is converted and started again"),
-		volume("secret", "as configMap; the pod's directory is closed to all but root, outside the pod's own mounts"),
-		volume("downwardAPI", "files in the pod's directory, written when converted"),
-		volume("projected.defaultMode", "mode of the files"),
-		volume("projected.sources[].configMap", "as a configMap volume"),
-		volume("projected.sources[].secret", "as a secret volume"),
-		volume("projected.sources[].downwardAPI", "as a downwardAPI volume"),
+		volume("emptyDir", "one directory per pod and boot, mode 0777, on the data partition where there is one; the pod's services share it through bind mounts. It is empty at each boot", "one directory per pod, mode 0777, made when the pod starts, removed when it stops, never another pod's"),
+		volume("emptyDir.medium", "Memory: a tmpfs of the pod's own, at most a tenth of the memory unless sizeLimit says otherwise; HugePages are refused", "Memory: a tmpfs of the pod's own (a .mount unit); HugePages are refused"),
+		volume("emptyDir.sizeLimit", "with medium Memory: size= of the tmpfs; otherwise refused, since nothing would hold it", "with medium Memory: size= of the tmpfs; otherwise refused, since nothing would hold it: the kubelet evicts, systemd does not"),
+		volume("configMap", "files in the root image, from a ConfigMap document of the same file, bound read-only", "files in the pod's directory, from a ConfigMap document of the same file or from --objects, bound read-only; a change reaches the pod when it is converted and started again"),
+		secret("secret", "as configMap; the pod's directory is closed to all but root, outside the pod's own mounts"),
+		volume("downwardAPI", "files in the root image, written when it is built", "files in the pod's directory, written when converted"),
+		volume("projected.defaultMode", "mode of the files", "mode of the files"),
+		volume("projected.sources[].configMap", "as a configMap volume", "as a configMap volume"),
+		secret("projected.sources[].secret", "as a secret volume"),
+		volume("projected.sources[].downwardAPI", "as a downwardAPI volume", "as a downwardAPI volume"),
 		both(v+"projected.sources[].serviceAccountToken", no("an API server issues tokens and renews them; mount a credential from a file (hostPath)")),
 		both(v+"projected.sources[].clusterTrustBundle", no("an API server holds the bundles; mount the certificates from a file (hostPath)")),
 		both(v+"projected.sources[].podCertificate", no("an API server issues the certificate; mount one from a file (hostPath)")),

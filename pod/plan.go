@@ -14,6 +14,9 @@ const (
 	RunDir   = "/run/garboard/pods"     // emptyDirs in memory
 )
 
+// RootDir is DataDir's place in the root image, for services of PID 1.
+const RootDir = "/usr/lib/garboard/pods"
+
 // NodeName stands in a string for the name of the node, which only the machine
 // that runs the pod knows. It holds a NUL, which no manifest can.
 const NodeName = "\x00node\x00"
@@ -21,6 +24,7 @@ const NodeName = "\x00node\x00"
 // Plan is a pod as services, before they are written for a target.
 type Plan struct {
 	Document        *manifest.Document
+	Target          Target
 	Namespace, Name string
 	UID             string
 	Labels          map[string]string
@@ -43,8 +47,13 @@ type Plan struct {
 // ID names the pod's directories.
 func (p *Plan) ID() string { return p.Namespace + "_" + p.Name }
 
-// DataDir is the pod's directory below DataDir.
-func (p *Plan) DataDir() string { return path.Join(DataDir, p.ID()) }
+// DataDir is the pod's directory below DataDir, or RootDir.
+func (p *Plan) DataDir() string {
+	if p.Target == Init {
+		return path.Join(RootDir, p.ID())
+	}
+	return path.Join(DataDir, p.ID())
+}
 
 // Kind is which of a pod's containers a service is.
 type Kind int
@@ -133,6 +142,7 @@ type Volume struct {
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool
+	File           bool // the source is no directory
 }
 
 // File is a file that belongs to a pod.

@@ -37,7 +37,11 @@ func parse(b []byte) ([]table.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Services(docs, Options{})
+	c, err := Services(docs, Options{})
+	if err != nil {
+		return nil, err
+	}
+	return c.Services, nil
 }
 
 func TestParse(t *testing.T) {
@@ -59,7 +63,7 @@ func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct{ name, from, to, want string }{
 		{"unknown field", "restartPolicy:", "restartPolicyy:", "restartPolicyy"},
 		{"field without meaning", "  containers:", "  hostNetwork: false\n  containers:", "spec.hostNetwork: a service of PID 1 shares the host's"},
-		{"volume", "  containers:", "  volumes: [{name: v, emptyDir: {medium: Memory}}]\n  containers:", "spec.volumes[0].emptyDir.medium: not yet"},
+		{"volume", "  containers:", "  volumes: [{name: v, secret: {secretName: s}}]\n  containers:", "spec.volumes[0].secret.secretName: an image can be read"},
 		{"relative command", "[/usr/bin/crio]", "[crio]", "absolute path"},
 		{"no command", "    command: [/usr/bin/crio]\n", "", "command: is needed"},
 		{"one name twice", "  - name: crio", "  - name: crio\n    command: [/x]\n  - name: crio", "another container is called \"crio\""},
@@ -136,7 +140,7 @@ func TestAfterRole(t *testing.T) {
 		}
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
-		} else if got := strings.Join(list[2].After, " "); got != c.want {
+		} else if got := strings.Join(list.Services[2].After, " "); got != c.want {
 			t.Errorf("%s: the kubelet comes after %q, want %q", c.name, got, c.want)
 		}
 	}

@@ -23,8 +23,15 @@ const (
 	defaultFailures      = 3
 )
 
+// Compiled is what services of PID 1 need of a node's image.
+type Compiled struct {
+	Services []table.Service
+	Volumes  []table.Volume // which PID 1 makes
+	Files    []File         // of the root image, by their absolute paths
+}
+
 // Services are the services of every Pod among the documents, in their order.
-func Services(docs []*manifest.Document, o Options) ([]table.Service, error) {
+func Services(docs []*manifest.Document, o Options) (*Compiled, error) {
 	o.Target, o.Objects = Init, docs
 	var plans []*Plan
 	var errs []error
@@ -45,8 +52,8 @@ func Services(docs []*manifest.Document, o Options) ([]table.Service, error) {
 }
 
 // Table is the services of several pods, which may come after each other.
-func Table(plans []*Plan) ([]table.Service, error) {
-	var out []table.Service
+func Table(plans []*Plan) (*Compiled, error) {
+	out := &Compiled{}
 	ResolveRoles(plans)
 	of := map[string][]string{} // the services of a pod that stay
 	for _, p := range plans {
@@ -61,16 +68,29 @@ func Table(plans []*Plan) ([]table.Service, error) {
 				s.After = append(s.After, of[ref]...)
 			}
 			s.WaitSeconds = p.WaitSeconds
-			out = append(out, s)
+			out.Services = append(out.Services, s)
 		}
+		out.Volumes = append(out.Volumes, p.volumes()...)
+		out.Files = append(out.Files, p.Files...)
 		for _, s := range services {
 			if !s.Once {
 				of[p.Namespace+"/"+p.Name] = append(of[p.Namespace+"/"+p.Name], s.Name)
 			}
 		}
 	}
-	t := table.Table{Version: 1, Services: out}
+	t := table.Table{Version: 1, Services: out.Services, Volumes: out.Volumes}
 	return out, t.Check()
+}
+
+// volumes are the directories that PID 1 makes for a pod.
+func (p *Plan) volumes() []table.Volume {
+	var out []table.Volume
+	for _, v := range p.Volumes {
+		if v.Kind == EmptyDir || v.Kind == Tmpfs {
+			out = append(out, table.Volume{Path: v.Source, Memory: v.Kind == Tmpfs, Size: v.Size, Dirs: v.Dirs})
+		}
+	}
+	return out
 }
 
 // ResolveRoles puts names of pods in the place of roles in what pods come after,
@@ -96,7 +116,7 @@ func ResolveRoles(plans []*Plan) {
 
 // Compile builds the part of the node table that lists services from manifest
 // files in their order, and checks what they say of each other.
-func Compile(files []string) ([]table.Service, error) {
+func Compile(files []string) (*Compiled, error) {
 	var docs []*manifest.Document
 	for _, f := range files {
 		d, err := manifest.ReadFile(f)
@@ -106,7 +126,7 @@ func Compile(files []string) ([]table.Service, error) {
 		docs = append(docs, d...)
 	}
 	if len(docs) == 0 {
-		return nil, nil
+		return &Compiled{}, nil
 	}
 	return Services(docs, Options{})
 }
@@ -153,6 +173,9 @@ func (p *Plan) table() []table.Service {
 		}
 		if s.OOMScoreAdj != nil {
 			r.OOMScoreAdj = *s.OOMScoreAdj
+		}
+		for _, m := range s.Mounts {
+			r.Mounts = append(r.Mounts, table.Mount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly, File: m.File})
 		}
 		for _, l := range s.Limits {
 			r.Limits = append(r.Limits, table.RLimit{Name: l.Name, Soft: limit(l.Soft), Hard: limit(l.Hard)})

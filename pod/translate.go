@@ -52,7 +52,7 @@ func Translate(d *manifest.Document, o Options) (*Plan, []Finding, error) {
 	}
 	t := &translation{findings: newFindings(d, o.Target), Options: o, pod: d.Pod}
 	p := d.Pod
-	t.plan = &Plan{Document: d, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Annotations: p.Annotations, Grace: defaultGraceSeconds}
+	t.plan = &Plan{Document: d, Target: t.Target, Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Annotations: p.Annotations, Grace: defaultGraceSeconds}
 	if t.plan.Namespace == "" {
 		t.plan.Namespace = defaultNamespace
 	}

@@ -63,7 +63,7 @@ func TestRefusals(t *testing.T) {
 		{"mount of nothing", "", "    volumeMounts: [{name: v, mountPath: /v}]", Systemd, `the pod has no volume "v"`},
 		{"mount over everything", "  volumes: [{name: v, emptyDir: {}}]", "    volumeMounts: [{name: v, mountPath: /}]", Systemd, "absolute path below /"},
 		{"two at one place", "  volumes: [{name: v, emptyDir: {}}]", "    volumeMounts: [{name: v, mountPath: /v}, {name: v, mountPath: /v/}]", Systemd, "another volume is mounted at /v too"},
-		{"mount elsewhere for init", "  volumes: [{name: v, hostPath: {path: /a}}]", "    volumeMounts: [{name: v, mountPath: /v}]", Init, "mount it at /a"},
+		{"propagation out of a namespace of its own, for init", "  volumes: [{name: v, hostPath: {path: /a}}]", "    volumeMounts: [{name: v, mountPath: /v}, {name: v, mountPath: /a, mountPropagation: Bidirectional}]", Init, "volumeMounts[1].mountPropagation: Bidirectional"},
 		{"unknown port", "", "    readinessProbe: {tcpSocket: {port: web}}", Systemd, `no port of the container is called "web"`},
 		{"two probes", "", "    readinessProbe: {tcpSocket: {port: 1}, exec: {command: [/x]}}", Systemd, "2 ways to probe"},
 		{"liveness by HTTP for init", "", "    livenessProbe: {httpGet: {port: 1}}", Init, "livenessProbe.httpGet.port: not for PID 1"},
@@ -212,7 +212,7 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, s := range services {
+	for _, s := range services.Services {
 		got = append(got, fmt.Sprintf("%s once=%v restart=%s requires=%v after=%v wait=%d", s.Name, s.Once, s.Restart, s.Requires, s.After, s.WaitSeconds))
 	}
 	want := []string{
@@ -248,7 +248,7 @@ func FuzzTableRoundTrip(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := JSON(&table.Table{Version: 1, Services: services})
+		b, err := JSON(&table.Table{Version: 1, Services: services.Services})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,7 @@ func (t *translation) volumes() {
 		switch {
 		case v.HostPath != nil:
 			t.hostPath(at+".hostPath", v.HostPath, &out)
-		case t.Target == Init, t.refused(at):
+		case t.refused(at):
 		case v.EmptyDir != nil:
 			t.emptyDir(at+".emptyDir", v.EmptyDir, &out)
 		default:
@@ -182,6 +182,18 @@ func (t *translation) file(at, dir, name string, own, general *int32, content []
 	t.plan.Files = append(t.plan.Files, f)
 }
 
+// isFile says whether a volume's source is something else than a directory, as far
+// as that is known before there is a host.
+func (t *translation) isFile(v *Volume, source string) bool {
+	switch v.Kind {
+	case Written:
+		return slices.ContainsFunc(t.plan.Files, func(f File) bool { return f.Path == source })
+	case HostPath:
+		return source == v.Source && v.Type != "" && !strings.HasPrefix(v.Type, "Directory")
+	}
+	return false
+}
+
 // mounts are the volumes of a container.
 func (t *translation) mounts(at string, c *corev1.Container, s *Service) {
 	vars := map[string]string{}
@@ -203,13 +215,10 @@ func (t *translation) mounts(at string, c *corev1.Container, s *Service) {
 		if slices.ContainsFunc(s.Mounts, func(x Mount) bool { return x.Target == target }) {
 			t.refuse(at+".mountPath", "another volume is mounted at %s too", target)
 		}
-		if t.Target == Init {
-			if v.Kind == HostPath && target != v.Source {
-				t.refuse(at+".mountPath", "a service of PID 1 sees the host's files where they are: mount it at %s", v.Source)
-			}
-			continue
+		if t.Target == Init && v.Kind == HostPath && target == v.Source && !m.ReadOnly && m.SubPath == "" && m.SubPathExpr == "" {
+			continue // it is there
 		}
-		if m.MountPropagation != nil && *m.MountPropagation == corev1.MountPropagationBidirectional {
+		if t.Target == Systemd && m.MountPropagation != nil && *m.MountPropagation == corev1.MountPropagationBidirectional {
 			t.refuse(at+".mountPropagation", "Bidirectional: what is mounted in a unit's namespace does not reach the host; %s", asPod)
 		}
 		sub := m.SubPath
@@ -231,7 +240,13 @@ func (t *translation) mounts(at string, c *corev1.Container, s *Service) {
 				v.Dirs = append(v.Dirs, source)
 			}
 		}
-		s.Mounts = append(s.Mounts, Mount{Source: source, Target: target, ReadOnly: m.ReadOnly || v.Kind == Written})
+		s.Mounts = append(s.Mounts, Mount{Source: source, Target: target, ReadOnly: m.ReadOnly || v.Kind == Written, File: t.isFile(v, source)})
+	}
+	for i, m := range c.VolumeMounts {
+		if t.Target == Init && len(s.Mounts) > 0 && m.MountPropagation != nil && *m.MountPropagation == corev1.MountPropagationBidirectional {
+			t.refuse(fmt.Sprintf("%s.volumeMounts[%d].mountPropagation", at, i),
+				"Bidirectional: with other volumes the service has a mount namespace of its own; mount those at their own paths, or none")
+		}
 	}
 	for _, v := range t.plan.Volumes {
 		if strings.HasPrefix(v.Name, ":") && !slices.ContainsFunc(s.Mounts, func(m Mount) bool { return m.Target == v.Dirs[0] }) {

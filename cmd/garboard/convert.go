@@ -112,11 +112,14 @@ func (f *convertFlags) run(_ context.Context, in io.Reader, out, diag io.Writer,
 	case f.status != "":
 		return f.printStatus(in, out, plans)
 	case f.options.Target == pod.Init:
-		services, err := pod.Table(plans)
+		compiled, err := pod.Table(plans)
 		if err != nil {
 			return err
 		}
-		b, err := pod.JSON(&table.Table{Version: 1, Services: services})
+		for _, x := range compiled.Files {
+			fmt.Fprintf(diag, "garboard: the image gets %s (%#o, %d bytes)\n", x.Path, x.Mode, len(x.Content))
+		}
+		b, err := pod.JSON(&table.Table{Version: 1, Services: compiled.Services, Volumes: compiled.Volumes})
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ func init() {
 		if err := checkRunning(g); err != nil {
 			return err
 		}
-		return errors.Join(g.checkAgent(), checkFilter(g.host), checkAgentDir(g.host), g.checkAgentRestart())
+		return errors.Join(g.checkAgent(), checkFilter(g.host), checkAgentDir(g.host), g.checkAgentVolumes(), g.checkAgentRestart())
 	}, func(*guest) error { return send(systemSocket, cmdShutdown) }}
 }
 
@@ -102,7 +102,11 @@ func limit(text, name string) string {
 
 // agentAnswers asks for the figures; one of them only a program that sees the
 // machine's /proc can know.
-func agentAnswers() error {
+func agentAnswers() error { return figures("\nnode_memory_MemTotal_bytes ") }
+
+// figures demands that the agent has a figure, and the header that its
+// configuration, a configMap, makes it send.
+func figures(want string) error {
 	c := http.Client{Timeout: 20 * time.Second}
 	r, err := c.Get("http://127.0.0.1:9100/metrics")
 	if err != nil {
@@ -113,8 +117,11 @@ func agentAnswers() error {
 	if err != nil {
 		return err
 	}
-	if r.StatusCode != http.StatusOK || !strings.Contains(string(b), "\nnode_memory_MemTotal_bytes ") {
-		return fmt.Errorf("%s answers %s and %d bytes, without the machine's memory", agent, r.Status, len(b))
+	if r.StatusCode != http.StatusOK || !strings.Contains(string(b), want) {
+		return fmt.Errorf("%s answers %s and %d bytes, without %q", agent, r.Status, len(b), want)
+	}
+	if h := r.Header.Get("X-Content-Type-Options"); h != "nosniff" {
+		return fmt.Errorf("%s answers with the header %q: it has not read its configuration", agent, h)
 	}
 	return nil
 }
@@ -128,6 +135,55 @@ func checkFilter(host string) error {
 		return fmt.Errorf("nft: %v: %q", err, out)
 	}
 	return nil
+}
+
+// checkAgentVolumes looks at the service's mounts: they are as its manifest says, and
+// in no other process's sight. What is written to the hostPath arrives.
+func (g *guest) checkAgentVolumes() error {
+	all, err := readProcesses(g.proc)
+	if err != nil {
+		return err
+	}
+	p, ok := service(all, agent)
+	if !ok {
+		return fmt.Errorf("%s is no process of PID 1", agent)
+	}
+	own, err := os.ReadFile(fmt.Sprintf("%s/%d/mountinfo", g.proc, p.pid))
+	if err != nil {
+		return err
+	}
+	node, err := os.ReadFile(filepath.Join(g.proc, "1/mountinfo"))
+	if err != nil {
+		return err
+	}
+	for target, want := range map[string]string{"/textfiles": "ro", "/etc/node-exporter/web": "ro", "/run/node-exporter": "rw"} {
+		options, super := mountAt(string(own), target)
+		if !slices.Contains(strings.Split(options, ","), want) {
+			return fmt.Errorf("%s has %s mounted with %q, want %s", agent, target, options, want)
+		}
+		if target == "/run/node-exporter" && !slices.Contains(strings.Split(super, ","), "size=1024k") {
+			return fmt.Errorf("%s has %s with %q, want a size of 1 MiB", agent, target, super)
+		}
+		if options, _ := mountAt(string(node), target); options != "" {
+			return fmt.Errorf("%s is mounted for the whole node (%s)", target, options)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(g.host, "var/lib/node-exporter/test.prom"), []byte("garboard_test 42\n"), 0o644); err != nil {
+		return err
+	}
+	return within(serviceCeiling, func() error { return figures("\ngarboard_test 42\n") })
+}
+
+// mountAt are the options of the mount at a path and of its file system, in
+// proc_pid_mountinfo(5); "" if there is none.
+func mountAt(mountinfo, target string) (options, super string) {
+	for line := range strings.Lines(mountinfo) {
+		f := strings.Fields(line)
+		if len(f) > 5 && f[4] == target {
+			options, super = f[5], f[len(f)-1]
+		}
+	}
+	return options, super
 }
 
 func checkAgentDir(host string) error {

@@ -31,14 +31,14 @@ const Failed = 126
 
 // Needed says whether a service's process needs launching, or can be started as it is.
 func Needed(s *table.Service) bool {
-	return s.User != "" || s.Group != "" || len(s.Groups) > 0 || s.Capabilities != nil || len(s.Ambient) > 0 || s.NoNewPrivileges || len(s.Limits) > 0
+	return s.User != "" || s.Group != "" || len(s.Groups) > 0 || s.Capabilities != nil || len(s.Ambient) > 0 || s.NoNewPrivileges || len(s.Limits) > 0 || len(s.Mounts) > 0
 }
 
 // Argv is the command line by which the init binary launches a service.
 func Argv(s *table.Service) ([]string, error) {
 	b, err := json.Marshal(table.Service{
 		Command: s.Command, User: s.User, Group: s.Group, Groups: s.Groups, Capabilities: s.Capabilities, Ambient: s.Ambient,
-		NoNewPrivileges: s.NoNewPrivileges, Limits: s.Limits,
+		NoNewPrivileges: s.NoNewPrivileges, Limits: s.Limits, Mounts: s.Mounts, Dir: s.Dir,
 	})
 	return []string{Name, string(b)}, err
 }
@@ -68,6 +68,11 @@ func become(s *table.Service, root string) error {
 	who, err := lookup(root, s.User, s.Group)
 	if err != nil {
 		return err
+	}
+	if len(s.Mounts) > 0 {
+		if err := mountAll(root, s.Mounts, s.Dir); err != nil {
+			return err
+		}
 	}
 	for _, l := range s.Limits {
 		limit := syscall.Rlimit{Cur: l.Soft, Max: l.Hard}

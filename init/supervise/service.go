@@ -294,6 +294,9 @@ func (s *service) start() (*Process, error) {
 			return nil, err
 		}
 		spec.Argv, spec.Path = argv, self
+		if len(s.Mounts) > 0 {
+			spec.Dir = "" // it may be in one of them
+		}
 	}
 	if s.log != nil {
 		spec.Output = s.log.write

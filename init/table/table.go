@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -28,7 +30,9 @@ type Table struct {
 	// Sysctls are written below /proc/sys in this order ("net.ipv4.ip_forward").
 	Sysctls []Sysctl `json:"sysctls,omitempty"`
 	// Dirs are made on the writable file systems, parents first.
-	Dirs     []Dir     `json:"dirs,omitempty"`
+	Dirs []Dir `json:"dirs,omitempty"`
+	// Volumes are made before any service starts.
+	Volumes  []Volume  `json:"volumes,omitempty"`
 	Services []Service `json:"services"`
 }
 
@@ -113,6 +117,33 @@ type Service struct {
 	Ambient         []string  `json:"ambient,omitempty"`
 	NoNewPrivileges bool      `json:"noNewPrivileges,omitempty"`
 	Limits          []RLimit  `json:"limits,omitempty"`
+	// Mounts are made in a mount namespace of the process's own, in this order.
+	// What the node mounts later is seen in it; what is mounted in it is not seen outside.
+	Mounts []Mount `json:"mounts,omitempty"`
+}
+
+// Mount is a bind mount of a directory or, with File, of something else.
+type Mount struct {
+	Source   string `json:"source"`
+	Target   string `json:"target"`
+	ReadOnly bool   `json:"readOnly,omitempty"`
+	File     bool   `json:"file,omitempty"`
+}
+
+// Where volumes lie, and nothing else.
+const (
+	VolumeDir       = "/var/lib/garboard/pods"
+	MemoryVolumeDir = "/run/garboard/pods"
+)
+
+// Volume is a directory that services share, mode 0777 and empty at each boot.
+type Volume struct {
+	Path   string `json:"path"`             // below VolumeDir or, with Memory, MemoryVolumeDir
+	Memory bool   `json:"memory,omitempty"` // a tmpfs of its own
+	// Size of a tmpfs, bytes; 0 = a tenth of the memory.
+	Size int64 `json:"size,omitempty"`
+	// Dirs are made in it, absolute paths.
+	Dirs []string `json:"dirs,omitempty"`
 }
 
 // RLimit is a resource limit by the name that Limit knows.
@@ -155,6 +186,11 @@ func (t *Table) Check() error {
 	if t.Version != 1 {
 		return fmt.Errorf("node table: version %d, this init reads version 1", t.Version)
 	}
+	for _, v := range t.Volumes {
+		if err := v.check(); err != nil {
+			return fmt.Errorf("volume %s: %w", v.Path, err)
+		}
+	}
 	seen, tasks := map[string]bool{}, map[string]bool{}
 	roles := map[string]string{}
 	for _, s := range t.Services {
@@ -193,11 +229,41 @@ func (t *Table) Check() error {
 	return nil
 }
 
+// check demands that a volume is where its directory may be removed with all in it.
+func (v Volume) check() error {
+	parent := VolumeDir
+	if v.Memory {
+		parent = MemoryVolumeDir
+	}
+	if path.Clean(v.Path) != v.Path || !strings.HasPrefix(v.Path, parent+"/") {
+		return fmt.Errorf("is not below %s", parent)
+	}
+	for _, d := range v.Dirs {
+		if path.Clean(d) != d || !strings.HasPrefix(d, v.Path+"/") {
+			return fmt.Errorf("%s is not in it", d)
+		}
+	}
+	if v.Size < 0 || v.Size > 0 && !v.Memory {
+		return fmt.Errorf("a size of %d bytes; sizes are of volumes in memory", v.Size)
+	}
+	return nil
+}
+
 // check looks at what the process is given, and at the tasks it needs.
 func (s *Service) check(tasks map[string]bool) error {
 	for _, r := range s.Requires {
 		if !tasks[r] {
 			return fmt.Errorf("requires %q, which is no task defined before it", r)
+		}
+	}
+	for _, m := range s.Mounts {
+		for _, p := range []string{m.Source, m.Target} {
+			if !path.IsAbs(p) || path.Clean(p) != p {
+				return fmt.Errorf("mount of %s at %s: %q is not a clean absolute path", m.Source, m.Target, p)
+			}
+		}
+		if m.Target == "/" {
+			return fmt.Errorf("mount of %s: nothing is mounted over /", m.Source)
 		}
 	}
 	names := slices.Clone(s.Ambient)

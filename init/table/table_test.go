@@ -14,6 +14,33 @@ func good() Table {
 	}}
 }
 
+func TestMountsAndVolumes(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		mount  Mount
+		volume Volume
+		want   string // part of the error; "" = none
+	}{
+		{"good", Mount{Source: "/a", Target: "/b"}, Volume{Path: VolumeDir + "/x_y/v", Dirs: []string{VolumeDir + "/x_y/v/d"}}, ""},
+		{"good, in memory", Mount{Source: "/a", Target: "/b", File: true}, Volume{Path: MemoryVolumeDir + "/v", Memory: true, Size: 5}, ""},
+		{"relative source", Mount{Source: "a", Target: "/b"}, Volume{Path: VolumeDir + "/v"}, `"a" is not`},
+		{"target with dots", Mount{Source: "/a", Target: "/b/../c"}, Volume{Path: VolumeDir + "/v"}, `"/b/../c" is not`},
+		{"over the root", Mount{Source: "/a", Target: "/"}, Volume{Path: VolumeDir + "/v"}, "nothing is mounted over /"},
+		{"elsewhere", Mount{Source: "/a", Target: "/b"}, Volume{Path: "/var/lib/kubelet"}, "is not below"},
+		{"the directory itself", Mount{Source: "/a", Target: "/b"}, Volume{Path: VolumeDir}, "is not below"},
+		{"out of it", Mount{Source: "/a", Target: "/b"}, Volume{Path: VolumeDir + "/../x"}, "is not below"},
+		{"the other's place", Mount{Source: "/a", Target: "/b"}, Volume{Path: VolumeDir + "/v", Memory: true}, "is not below"},
+		{"directory elsewhere", Mount{Source: "/a", Target: "/b"}, Volume{Path: VolumeDir + "/v", Dirs: []string{"/etc"}}, "is not in it"},
+		{"size on a disk", Mount{Source: "/a", Target: "/b"}, Volume{Path: VolumeDir + "/v", Size: 1}, "sizes are of volumes in memory"},
+	} {
+		tab := Table{Version: 1, Volumes: []Volume{tt.volume}, Services: []Service{{Name: "s", Command: []string{"/s"}, Restart: RestartNever, Mounts: []Mount{tt.mount}}}}
+		err := tab.Check()
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name  string

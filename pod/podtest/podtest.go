@@ -35,7 +35,7 @@ func OneValue() map[pod.Target]map[string]any {
 			containers + ".securityContext.readOnlyRootFilesystem": false, containers + ".securityContext.seccompProfile": nil, containers + ".securityContext.appArmorProfile": nil,
 			containers + ".securityContext.runAsNonRoot": nil, "spec.securityContext.runAsNonRoot": nil,
 			"spec.securityContext.supplementalGroupsPolicy": nil, "spec.serviceAccount": nil,
-			containers + ".stdin": true, containers + ".stdinOnce": true, containers + ".tty": true, containers + ".volumeMounts[].mountPropagation": nil,
+			containers + ".stdin": true, containers + ".stdinOnce": true, containers + ".tty": true, containers + ".volumeMounts[].mountPropagation": "Bidirectional", containers + ".volumeMounts[].recursiveReadOnly": nil,
 		},
 	}
 }

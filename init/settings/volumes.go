@@ -1,0 +1,99 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"garboard.local/init/mounts"
+	"garboard.local/init/table"
+)
+
+// old is how the directory of the volumes of an earlier boot is called until it is removed.
+const old = ".old-"
+
+// Volumes makes the volumes that services share, empty. What an earlier boot left in
+// them is only moved aside, since it can be a lot: Leftovers removes it.
+func Volumes(sys mounts.Syscalls, root string, list []table.Volume) error {
+	var errs []error
+	dir := filepath.Join(root, table.VolumeDir)
+	if _, err := os.Lstat(dir); err == nil {
+		aside, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+old)
+		if err == nil {
+			err = os.Rename(dir, filepath.Join(aside, "volumes"))
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("volumes of the boot before: %w", err))
+		}
+	}
+	for _, v := range list {
+		p := filepath.Join(root, v.Path)
+		if err := makeVolume(sys, root, p, v); err != nil {
+			errs = append(errs, fmt.Errorf("volume %s: %w", v.Path, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func makeVolume(sys mounts.Syscalls, root, p string, v table.Volume) error {
+	parent := table.VolumeDir
+	if v.Memory {
+		parent = table.MemoryVolumeDir
+	}
+	if err := os.MkdirAll(filepath.Join(root, filepath.Dir(parent)), 0o755); err != nil {
+		return err
+	}
+	// Services that have a volume see it as a mount; nobody else needs to get there.
+	if err := os.MkdirAll(p, 0o700); err != nil {
+		return err
+	}
+	if v.Memory {
+		size := "10%"
+		if v.Size > 0 {
+			size = fmt.Sprint(v.Size)
+		}
+		if err := sys.Mount("volume", p, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0777,nr_inodes=64k,size="+size); err != nil {
+			return err
+		}
+	}
+	for _, d := range append([]string{p}, under(root, v.Dirs)...) {
+		if err := os.MkdirAll(d, 0o777); err != nil {
+			return err
+		}
+		if err := os.Chmod(d, 0o777); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func under(root string, list []string) []string {
+	var out []string
+	for _, p := range list {
+		out = append(out, filepath.Join(root, p))
+	}
+	return out
+}
+
+// Leftovers removes what Volumes moved aside, now or in an earlier boot.
+func Leftovers(root string) error {
+	dir := filepath.Join(root, table.VolumeDir)
+	list, err := os.ReadDir(filepath.Dir(dir))
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	var errs []error
+	for _, e := range list {
+		if strings.HasPrefix(e.Name(), filepath.Base(dir)+old) {
+			errs = append(errs, os.RemoveAll(filepath.Join(filepath.Dir(dir), e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
