@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"strconv"
@@ -72,14 +73,39 @@ func (m machine) CloseAll() {
 const (
 	closeLimit  = 2 * time.Second
 	sysrqWait   = time.Second
+	syncLimit   = 8 * time.Second // of a file system that PID 1 sees; both within shutdown.Limits.Sync
+	syncRest    = time.Second
 	umountLimit = 3 * time.Second // of one file system
 )
 
-func (machine) Sync() { unix.Sync() }
+// Sync writes out each file system by itself, then what only other mount
+// namespaces have: the kernel goes on with that in the background.
+func (m machine) Sync() {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		m.n.printf("shutdown: sync: %v", err)
+	}
+	list, err := mounts.ParseInfo(string(b))
+	if err != nil {
+		m.n.printf("shutdown: sync: %v", err)
+	}
+	for _, doubt := range mounts.Sync(list, mounts.Syncfs, syncLimit) {
+		m.n.printf("shutdown: %s", doubt)
+	}
+	done := make(chan struct{})
+	go func() { unix.Sync(); close(done) }()
+	t := time.NewTimer(syncRest)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+	}
+}
 
 func (m machine) Unmount(expired <-chan struct{}) []string {
 	r := mounts.Releaser{Printf: m.n.printf, Swapoff: mounts.Swapoff, Detach: mounts.DetachLoop}
 	u := mounts.Unmounter{Sys: m.n.sys, Printf: m.n.printf, Each: umountLimit, Rounds: 5, Expired: expired, Release: r.Free,
+		Survivors: survivors("/proc") != "", Freeze: mounts.Freeze,
 		Read: func() (string, error) {
 			b, err := os.ReadFile("/proc/self/mountinfo")
 			return string(b), err
@@ -89,7 +115,9 @@ func (m machine) Unmount(expired <-chan struct{}) []string {
 
 // Survivors names the processes that are left. Reading comm and stat never
 // waits for the process, as reading its command line may.
-func (machine) Survivors() string { return survivors("/proc") }
+func (machine) Survivors() string {
+	return cmp.Or(survivors("/proc"), "a process that cannot be seen any more")
+}
 
 // ReadOnly has the kernel make every file system read-only, whoever has it
 // mounted (Documentation/admin-guide/sysrq.rst, 'u'). The kernel does it in the

@@ -14,7 +14,7 @@ const (
 )
 
 // survivors names the user-space processes below proc, other than this one: pid,
-// command and state.
+// command and state; "" if there is none.
 func survivors(proc string) string {
 	var names []string
 	more := 0
@@ -39,9 +39,6 @@ func survivors(proc string) string {
 	}
 	if more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
-	}
-	if len(names) == 0 {
-		return "a process that cannot be seen any more"
 	}
 	return strings.Join(names, ", ")
 }

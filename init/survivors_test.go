@@ -20,7 +20,7 @@ func TestSurvivors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := survivors(proc); !strings.Contains(got, "cannot be seen") {
+	if got := survivors(proc); got != "" {
 		t.Error(got)
 	}
 	put(os.Getpid(), "1 (init) S 0 1 1 0 -1 4194560 0")

@@ -25,12 +25,14 @@ type nfsServer struct {
 func newNFSServer(t *testing.T) *nfsServer {
 	t.Helper()
 	files := memfs.New()
-	f, err := files.Create("file")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"file", "other"} {
+		f, err := files.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -84,7 +86,8 @@ func TestVMLongSilentServer(t *testing.T) {
 		if err := b.verdict(podsCeiling); err != nil {
 			return err
 		}
-		return b.endsWithinCeiling()
+		return b.endsWithinCeiling(`shutdown: sync of /var/lib/kubelet/tester/network volume \(nfs on `,
+			`shutdown: unclean: .*/network volume \(nfs on 10.0.2.2:/\) could neither be unmounted`)
 	})
 	d.clean()
 }
@@ -109,19 +112,27 @@ func TestVMLongReadOnlyDisk(t *testing.T) {
 }
 
 // endsWithinCeiling waits for a shutdown that was asked for by the guest: a power-off
-// within the ceiling of docs/init.md, clean or not, and shows what PID 1 said of it.
-func (b *boot) endsWithinCeiling() error {
+// within the ceiling of docs/init.md, clean or not, with these lines; it shows what
+// PID 1 said of it.
+func (b *boot) endsWithinCeiling(want ...string) error {
 	if _, err := b.sees(`^garboard: shutdown requested by `, endCeiling); err != nil {
 		return err
 	}
 	asked := time.Now()
+	for _, line := range want {
+		if _, err := b.sees("^garboard: "+line, ceilingOfTheNode); err != nil {
+			return err
+		}
+	}
 	exit, err := b.ends(ceilingOfTheNode + 30*time.Second)
 	if err != nil {
 		return err
 	}
 	took := time.Since(asked).Round(time.Second)
+	down := false
 	for _, l := range b.Console.Lines() {
-		if own, ok := l.Own(); ok && strings.HasPrefix(own, "shutdown") {
+		own, _ := l.Own()
+		if down = down || strings.HasPrefix(own, "shutdown requested by "); true && down {
 			b.t.Log(l.Text)
 		}
 	}

@@ -44,6 +44,7 @@ func (g *guest) silentServer() error {
 		return fmt.Errorf("garboard.nfs= on the kernel command line: %w", err)
 	}
 	path := filepath.Join(networkMount, "file")
+	var cached *os.File
 	if err := onNode(func() error {
 		if err := os.MkdirAll(networkMount, 0o755); err != nil {
 			return err
@@ -60,7 +61,11 @@ func (g *guest) silentServer() error {
 		if _, err := f.WriteAt([]byte("while the server answers"), 0); err != nil {
 			return err
 		}
-		return errors.Join(f.Sync(), f.Close())
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
+		cached, err = os.OpenFile(filepath.Join(networkMount, "other"), os.O_WRONLY, 0)
+		return err
 	}); err != nil {
 		return err
 	}
@@ -85,7 +90,7 @@ func (g *guest) silentServer() error {
 		})
 	}()
 	still := 0
-	return within(podCeiling, func() error {
+	if err := within(podCeiling, func() error {
 		select {
 		case err := <-stuck:
 			return fmt.Errorf("the write did not hang, it ended: %w", err)
@@ -102,7 +107,23 @@ func (g *guest) silentServer() error {
 			return errors.New("no write waits for the server")
 		}
 		return nil
-	})
+	}); err != nil {
+		return err
+	}
+	// It stays open, since closing would wait for the server, too.
+	if _, err := cached.WriteAt(make([]byte, 1<<20), 0); err != nil {
+		return fmt.Errorf("into the page cache: %w", err)
+	}
+	b, err := os.ReadFile("/proc/1/mountinfo")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(b)) {
+		if strings.Contains(line, "nfs") {
+			g.say("tester: %s", strings.TrimSpace(line))
+		}
+	}
+	return nil
 }
 
 // waitingThreads counts the tester's own in uninterruptible sleep.

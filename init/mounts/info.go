@@ -9,6 +9,7 @@ import (
 // Info is one line of /proc/self/mountinfo (proc_pid_mountinfo(5)).
 type Info struct {
 	ID, Parent int
+	Device     string // of the file system, major:minor
 	Target     string
 	Options    string // per mount
 	Type       string
@@ -55,7 +56,7 @@ func parseLine(line string) (Info, error) {
 	if err != nil {
 		return Info{}, fmt.Errorf("parent id %q: %w", f[1], err)
 	}
-	return Info{ID: id, Parent: parent, Target: unescape(f[4]), Options: f[5],
+	return Info{ID: id, Parent: parent, Device: f[2], Target: unescape(f[4]), Options: f[5],
 		Type: unescape(f[sep+1]), Source: unescape(f[sep+2])}, nil
 }
 

@@ -163,7 +163,7 @@ func (k *kernel) Unmount(target string, flags int) error {
 func (k *kernel) text() (string, error) {
 	var b strings.Builder
 	for _, m := range k.list {
-		fmt.Fprintf(&b, "%d %d 0:1 / %s rw - %s %s rw\n", m.ID, m.Parent, strings.ReplaceAll(m.Target, " ", `\040`), m.Type, m.Source)
+		fmt.Fprintf(&b, "%d %d %s / %s rw - %s %s rw\n", m.ID, m.Parent, m.Device, strings.ReplaceAll(m.Target, " ", `\040`), m.Type, m.Source)
 	}
 	return b.String(), nil
 }

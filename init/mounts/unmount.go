@@ -3,6 +3,7 @@ package mounts
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +21,14 @@ type Unmounter struct {
 	// devices, swap) and says whether there was any; may be nil.
 	Release func(root Info) bool
 
-	hung map[int]bool // by mount id: did not answer, and is not asked again
+	// Survivors says that processes are left that nothing ends: then file systems on
+	// disks are made read-only, or frozen by Freeze, before they are unmounted.
+	Survivors bool
+	Freeze    func(target string) error // may be nil
+
+	quiet  map[string]bool // by device: has been made read-only, or that was tried
+	frozen map[string]bool // by device
+	hung   map[int]bool    // by mount id: did not answer, and is not asked again
 }
 
 // All unmounts every file system but the root and the kernel's own views,
@@ -28,16 +36,20 @@ type Unmounter struct {
 // then is remounted read-only and detached. The reasons it returns make the
 // shutdown unclean; there are none if all data is safe.
 func (u *Unmounter) All() (unclean []string) {
-	u.hung = map[int]bool{}
+	u.hung, u.quiet, u.frozen = map[int]bool{}, map[string]bool{}, map[string]bool{}
 	for range max(1, u.Rounds) {
 		root, list, err := u.list()
 		if err != nil {
 			return []string{err.Error()}
 		}
 		progress := false
-		for _, m := range list {
+		for i, m := range list {
 			if u.expired() {
 				break
+			}
+			if u.Survivors && onDisk(m) && !u.quiet[m.Device] && !mountedAgain(list[i+1:], m.Device) {
+				u.quiet[m.Device] = true
+				u.frozen[m.Device] = u.quiesce(m)
 			}
 			progress = u.unmount(m) == nil || progress
 		}
@@ -62,7 +74,7 @@ func (u *Unmounter) All() (unclean []string) {
 			return append(unclean, "unmounting took longer than the ceiling, at "+m.Target)
 		}
 		err := u.unmount(m)
-		if err == nil || errors.Is(err, unix.EINVAL) { // EINVAL: gone already, with what it was on
+		if err == nil || errors.Is(err, unix.EINVAL) || errors.Is(err, errFrozen) { // EINVAL: gone already, with what it was on
 			continue
 		}
 		if reason := u.detach(m, err); reason != "" {
@@ -106,6 +118,9 @@ func (u *Unmounter) unmount(m Info) error {
 	if u.hung[m.ID] {
 		return errCeiling
 	}
+	if u.frozen[m.Device] {
+		return errFrozen
+	}
 	err := u.bounded(func() error { return u.Sys.Unmount(m.Target, unix.UMOUNT_NOFOLLOW) })
 	if errors.Is(err, errCeiling) {
 		u.hung[m.ID] = true
@@ -135,7 +150,14 @@ func (u *Unmounter) detach(m Info, cause error) (unclean string) {
 	return ""
 }
 
-var errCeiling = errors.New("no answer within the ceiling")
+func mountedAgain(list []Info, device string) bool {
+	return slices.ContainsFunc(list, func(m Info) bool { return m.Device == device })
+}
+
+var (
+	errCeiling = errors.New("no answer within the ceiling")
+	errFrozen  = errors.New("frozen")
+)
 
 // bounded calls f, which may hang in the kernel for ever; then its goroutine is
 // left behind, which ends with the machine.
