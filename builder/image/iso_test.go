@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -76,6 +77,15 @@ func judgeISO(t *testing.T, run Run, iso string, in ISOInput, espSize int64) {
 	lba, err := strconv.ParseInt(string(boot[1]), 10, 64)
 	if err != nil {
 		t.Fatal(err)
+	}
+	// EDK2 takes what is left of the volume, not of the medium.
+	volume := cut(t, iso, Partition{Name: "volume", Start: 16 * 2048, Size: 2048})
+	b, err := os.ReadFile(volume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := int64(binary.LittleEndian.Uint32(b[80:])); n*2048 < lba*2048+espSize { // ECMA-119, 8.4.8
+		t.Errorf("the volume has %d blocks of 2048 bytes, the ESP begins at %d and has %d bytes", n, lba, espSize)
 	}
 	// As a disk.
 	if out := output(t, run("sgdisk", "-v", iso)); !strings.Contains(out, "No problems found") {
