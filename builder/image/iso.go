@@ -40,7 +40,7 @@ func MediumParam(medium string) string { return "garboard.medium=" + medium }
 // its path in the store. There is one ESP in it: El Torito's catalogue leads a CD's
 // firmware to it, a GPT that of a disk.
 func ISO(ctx context.Context, st *store.Store, run Run, toolKey string, in ISOInput) (file string, cached bool, err error) {
-	parts := []string{"iso 1", toolKey, in.Medium, in.Epoch.UTC().Format(time.RFC3339)}
+	parts := []string{"iso 2", toolKey, in.Medium, in.Epoch.UTC().Format(time.RFC3339)}
 	size := espSlack
 	for _, f := range in.ESP {
 		sum, err := store.HashFile(f.From)

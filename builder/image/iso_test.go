@@ -105,6 +105,9 @@ func judgeISO(t *testing.T, run Run, iso string, in ISOInput, espSize int64) {
 	if out, err := run("fsck.fat", "-n", "-v", fat).CombinedOutput(); err != nil {
 		t.Errorf("fsck.fat -n: %v\n%s", err, out)
 	}
+	if out := output(t, run("mdir", "-i", fat, "::/")); !strings.Contains(out, "Serial Number is "+in.Medium[:4]+"-"+in.Medium[4:8]) {
+		t.Errorf("the serial number does not begin as the medium %s does:\n%s", in.Medium, out)
+	}
 	for _, f := range in.ESP {
 		got := sha256.Sum256([]byte(output(t, run("mtype", "-i", fat, "::"+f.Path))))
 		if want, err := store.HashFile(f.From); err != nil || hex.EncodeToString(got[:]) != want {
