@@ -41,7 +41,7 @@ func (b *boot) live() error {
 }
 
 // An ISO boots as a CD, with an EFI boot image that El Torito cannot count.
-func TestVMISOCD(t *testing.T) {
+func TestVMLongISOCD(t *testing.T) {
 	m := isoMachine(t, ARM64, cd(ARM64))
 	m.Devices = []string{cdBus}
 	runBoot(t, m, "running", bootLimit, (*boot).live)
@@ -50,7 +50,7 @@ func TestVMISOCD(t *testing.T) {
 // An ISO that was written to a larger disk boots from it, and takes nothing of what
 // is free behind it. (Which of the two ways to the ESP the firmware took is its own
 // matter; OVMF names no partition.)
-func TestVMISODisk(t *testing.T) {
+func TestVMLongISODisk(t *testing.T) {
 	stick := copyOf(t, cd(AMD64).Path)
 	stick.truncate(1024 * mib)
 	before := fingerprint(t, stick.path)
@@ -61,7 +61,7 @@ func TestVMISODisk(t *testing.T) {
 }
 
 // From a CD a node installs itself to an empty disk, and boots from that without the CD.
-func TestVMISOInstall(t *testing.T) {
+func TestVMLongISOInstall(t *testing.T) {
 	disk := newImage(t, 4096*mib)
 	done := t.Run("install", func(t *testing.T) {
 		m := isoMachine(t, AMD64, cd(AMD64), Disk{Path: disk.path})
