@@ -48,8 +48,7 @@ func TestVMLongISOCD(t *testing.T) {
 }
 
 // An ISO that was written to a larger disk boots from it, and takes nothing of what
-// is free behind it. (Which of the two ways to the ESP the firmware took is its own
-// matter; OVMF names no partition.)
+// is free behind it.
 func TestVMLongISODisk(t *testing.T) {
 	stick := copyOf(t, cd(AMD64).Path)
 	stick.truncate(1024 * mib)
