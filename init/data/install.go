@@ -82,7 +82,7 @@ func (m *Manager) Install(ctx context.Context, in Install) error {
 	case from.name == d.name:
 		return fmt.Errorf("%s is the medium that this node was started from", dev)
 	case d.sector != isoSector:
-		return fmt.Errorf("%s has sectors of %d bytes; an ISO's EFI system partition is for %d", dev, d.sector, isoSector)
+		return fmt.Errorf("%s has sectors of %d bytes, the file system of the ISO's EFI system partition has %d; many disks can be told to have those (nvme format --lbaf, sg_format --size=%[3]d)", dev, d.sector, isoSector)
 	case d.size < last.Start<<20+smallest+align:
 		return fmt.Errorf("%s has %d MiB; %d are needed", dev, d.size>>20, last.Start+smallest>>20+1)
 	case from.size > layout[espNumber-1].Size<<20:
@@ -114,16 +114,18 @@ func (m *Manager) installPair(ctx context.Context, mk mark) (disk, *medium, erro
 		if len(list) > 1 {
 			return disk{}, nil, fmt.Errorf("%s is %d disks; which one is not clear", mk, len(list))
 		}
-		missing := "disk " + mk.String()
 		if len(list) == 1 {
 			if from := m.findMedium(m.Medium, list[0].name); from != nil {
 				return list[0], from, nil
 			}
-			missing = "medium with the ISO " + m.Medium
 		}
 		left := m.Limits.Named - time.Since(began)
-		if left <= 0 {
-			return disk{}, nil, fmt.Errorf("no %s after %s; is its driver in the image?", missing, m.Limits.Named)
+		switch {
+		case left > 0:
+		case len(list) == 0:
+			return disk{}, nil, m.noTarget(mk)
+		default:
+			return disk{}, nil, fmt.Errorf("no medium with the ISO %s after %s; is it still in, and its driver in the image?", m.Medium, m.Limits.Named)
 		}
 		select {
 		case <-time.After(min(left, 50*time.Millisecond)):
@@ -141,7 +143,11 @@ func (m *Manager) mayOverwrite(ctx context.Context, d disk, force bool) error {
 		m.Printf("install: %s holds an installation that was not finished: it is begun again", dev)
 		return nil
 	}
-	err = m.blank(ctx, dev)
+	if err == nil && len(t.gpt.Partitions) > 0 { // blkid does not look for a backup
+		err = fmt.Errorf("%s has a partition table with %d partitions; it is left alone", dev, len(t.gpt.Partitions))
+	} else {
+		err = m.blank(ctx, dev)
+	}
 	if err != nil && force {
 		m.Printf("install: %v; overwritten all the same, as garboard.install.force=yes says", err)
 		return nil

@@ -140,8 +140,42 @@ func TestInstallRefused(t *testing.T) {
 		{"blkid fails", func(m *machine, _ *Install, _ *os.File) {
 			m.tools["blkid"] = func([]string) Result { return Result{Status: 4, Output: "I/O error"} }
 		}, "exit status 4: I/O error", true},
-		{"not found", func(_ *machine, in *Install, _ *os.File) { in.Target = "/dev/sdx" }, "no disk /dev/sdx after", false},
-		{"no medium", func(m *machine, _ *Install, _ *os.File) { m.Medium = guidA }, "no medium with the ISO " + guidA, false},
+		{"not found", func(_ *machine, in *Install, _ *os.File) { in.Target = "/dev/sdx" }, "no disk /dev/sdx after 0s; there is /dev/vda (1795 MiB, serial=S-vda). A disk", false},
+		{"no such serial number", func(_ *machine, in *Install, _ *os.File) { in.Target = "serial=S" }, "no disk serial=S after 0s; there is /dev/vda", false},
+		{"read-only", func(m *machine, in *Install, _ *os.File) {
+			m.sysfile("block/vda/ro", "1")
+			in.Target = "serial=S-vda"
+		}, "serial=S-vda (/dev/vda) is no disk to install to: it cannot be written to", false},
+		{"empty drive", func(m *machine, _ *Install, _ *os.File) { m.sysfile("block/vda/size", "0") }, "/dev/vda) is no disk to install to: it has no medium", false},
+		{"a loop device", func(m *machine, in *Install, _ *os.File) {
+			m.sysfile("block/loop0/size", "8192")
+			in.Target = "/dev/loop0"
+		}, "it is not a disk of its own", false},
+		{"a partition", func(m *machine, in *Install, _ *os.File) {
+			m.sysfile("block/vda/vda1/partition", "1")
+			in.Target = "/dev/vda1"
+		}, "/dev/vda1 is a partition; name the whole disk, /dev/vda", false},
+		{"two disks", func(m *machine, in *Install, to *os.File) {
+			m.disk("vdb", to.Name())
+			m.sysfile("block/vdb/serial", "S-vda")
+			in.Target = "serial=S-vda"
+		}, "serial=S-vda is 2 disks", false},
+		{"only a backup of a table", func(_ *machine, _ *Install, to *os.File) {
+			tab, err := newTable(bigEnough, sector)
+			if err == nil {
+				_, err = tab.add(false)
+			}
+			if err == nil {
+				err = tab.write(to)
+			}
+			if err == nil {
+				_, err = to.WriteAt(make([]byte, mib), 0)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}, "has a partition table with 1 partitions", true},
+		{"no medium", func(m *machine, _ *Install, _ *os.File) { m.Medium = guidA }, "no medium with the ISO " + guidA + " after", false},
 		{"no ISO", func(m *machine, _ *Install, _ *os.File) { m.Medium = "" }, "was not started from an ISO", false},
 		{"nothing", func(_ *machine, in *Install, _ *os.File) { in.Target = "" }, "garboard.install=: want /dev/NAME", false},
 		{"none", func(_ *machine, in *Install, _ *os.File) { in.Target = "none" }, "garboard.install=none: want", false},
@@ -151,7 +185,7 @@ func TestInstallRefused(t *testing.T) {
 			_ = to.Truncate(bigEnough - 512)
 			m.disk("vda", to.Name())
 		}, "has 1794 MiB; 1795 are needed", false},
-		{"large sectors", func(m *machine, _ *Install, _ *os.File) { m.sysfile("block/vda/queue/logical_block_size", "4096") }, "sectors of 4096 bytes", false},
+		{"large sectors", func(m *machine, _ *Install, _ *os.File) { m.sysfile("block/vda/queue/logical_block_size", "4096") }, "sectors of 4096 bytes, the file system of the ISO's EFI system partition has 512; many disks can be told to have those (nvme format --lbaf, sg_format --size=512)", false},
 		{"the medium", func(m *machine, in *Install, _ *os.File) {
 			f, _ := isoImage(t)
 			m.disk("vdb", f.Name())
@@ -160,7 +194,7 @@ func TestInstallRefused(t *testing.T) {
 			}
 			in.Target = "/dev/vdb"
 		}, "vdb is the medium that this node was started from", false},
-		{"a CD", func(_ *machine, in *Install, _ *os.File) { in.Target = "/dev/sr0" }, "no disk /dev/sr0 after", false},
+		{"a CD", func(_ *machine, in *Install, _ *os.File) { in.Target = "/dev/sr0" }, "it is a CD drive", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			to := sparse(t, bigEnough)

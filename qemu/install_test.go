@@ -1,0 +1,196 @@
+package qemu
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	disks "garboard.local/builder/image"
+	"garboard.local/init/data"
+)
+
+// installs demands an installation that ends the machine.
+func (b *boot) installs(lines ...string) error {
+	for _, line := range append(lines, `^garboard: install: done: /dev/\w+ boots into this node; take the medium out$`, `^garboard: shutdown: clean$`) {
+		if _, err := b.sees(line, podsCeiling); err != nil {
+			return err
+		}
+	}
+	exit, err := b.ends(momentCeiling)
+	if err == nil && (!exit.GuestShutdown || exit.Panicked) {
+		err = b.Console.Failure(nil, "the machine ended by %+v", exit)
+	}
+	return err
+}
+
+// A node installs itself from a CD, as the command line says. The power is cut, and
+// the next start goes on without force; the disk boots without the CD, and keeps what
+// it is given; the disk is refused from now on; and a node that lives on the CD uses
+// the disk's data partition.
+func TestVMLongISOInstall(t *testing.T) {
+	parts, _, err := disks.Layout(AMD64, disks.Sizes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	esp, dataPart := parts[1], parts[4]
+	disk := newImage(t, 4096*mib)
+	typeOf := func(number int) string {
+		out, err := disk.judge("sgdisk", fmt.Sprintf("-i=%d", number), disk.path)
+		if err != nil {
+			t.Fatalf("sgdisk: %v\n%s", err, out)
+		}
+		return out
+	}
+	fromCD := func(t *testing.T) Machine { return isoMachine(t, "test-"+AMD64, onIDE, Disk{Path: disk.path}) }
+	const install = "garboard.install=/dev/vda"
+
+	ok := t.Run("power cut", func(t *testing.T) {
+		// So slow that the cut cannot come too late.
+		m := isoMachine(t, "test-"+AMD64, onIDE).with(append(disk.drive("slow"), "-device", "virtio-blk-pci,drive=slow")...)
+		i := slices.Index(m.Tool.Args, disk.drive("slow")[1])
+		m.Tool.Args[i] += ",throttling.bps-write=4194304"
+		m.Cmdline = install
+		runBoot(t, m, "", bootLimit, func(b *boot) error {
+			for _, line := range []string{`^garboard: install: from /dev/sr0 to /dev/vda \(4096 MiB\)$`, `^garboard: install: copied 25 %$`} {
+				if _, err := b.sees(line, podsCeiling); err != nil {
+					return err
+				}
+			}
+			b.Kill()
+			return nil
+		})
+	})
+	if !ok {
+		return
+	}
+	disk.tableClean()
+	if out := typeOf(esp.Number); !strings.Contains(out, "GUID code: "+string(data.Unfinished)) {
+		t.Errorf("half an installation is not marked as one:\n%s", out)
+	}
+	ok = t.Run("begun again", func(t *testing.T) {
+		m := fromCD(t)
+		m.Cmdline = install
+		runBoot(t, m, "", bootLimit, func(b *boot) error {
+			return b.installs(`^garboard: install: /dev/vda holds an installation that was not finished: it is begun again$`,
+				`^garboard: install: copied 75 %$`, `^garboard: install: copied and read back$`)
+		})
+	})
+	if !ok {
+		return
+	}
+	disk.tableClean()
+	if out := typeOf(esp.Number); !strings.Contains(out, "GUID code: "+string(esp.Type)) {
+		t.Errorf("the ESP after the installation:\n%s", out)
+	}
+	disk.sameESP(esp.Start, fromCD(t).Disks[0].Path, disks.BootFile(AMD64))
+
+	onData := func(m Machine, lines int) func(t *testing.T) {
+		return func(t *testing.T) {
+			runBoot(t, m, "data", bootLimit, func(b *boot) error {
+				if _, err := b.sees(`^garboard: data: /dev/vda5 on /var, \d+ of \d+ MiB free$`, podsCeiling); err != nil {
+					return err
+				}
+				now, err := b.dataLine(1)
+				if err == nil && (now.inVar != lines || now.inEtc != lines) {
+					err = fmt.Errorf("this boot finds %d lines in /var and %d in /etc, want %d", now.inVar, now.inEtc, lines)
+				}
+				if err == nil {
+					err = b.PowerButton(b.ctx)
+				}
+				if err != nil {
+					return err
+				}
+				return errors.Join(b.endsInOrder(false), b.judged(), b.sane())
+			})
+		}
+	}
+	installed := fromCD(t)
+	installed.Disks = installed.Disks[1:]
+	if !t.Run("the disk boots", onData(installed, 1)) {
+		return
+	}
+	disk.cleanAt(dataPart.Start)
+
+	before := fingerprint(t, disk.path)
+	ok = t.Run("refused", func(t *testing.T) {
+		m := fromCD(t)
+		m.Cmdline = install
+		runBoot(t, m, "", bootLimit, func(b *boot) error {
+			for _, line := range []string{
+				`^garboard: install: FAILED: /dev/vda has a partition table with 5 partitions; it is left alone\. garboard\.install\.force=yes overwrites it`,
+				`^garboard: install: nothing else is started; the power button or ctrl-alt-del ends this$`,
+			} {
+				if _, err := b.sees(line, podsCeiling); err != nil {
+					return err
+				}
+			}
+			_, err := b.goesDown(func(b *boot) error { return b.PowerButton(b.ctx) }, false)
+			if started := regexp.MustCompile(`^garboard: phase runtime `); err == nil && slices.ContainsFunc(b.Console.Lines(), func(l Line) bool { return started.MatchString(l.Message) }) {
+				err = b.Console.Failure(nil, "the node went on after an installation that failed")
+			}
+			return err
+		})
+	})
+	if fingerprint(t, disk.path) != before {
+		t.Error("a disk that was refused was written to")
+	}
+	if ok && t.Run("a live node uses the disk", onData(fromCD(t), 2)) {
+		disk.cleanAt(dataPart.Start)
+	}
+}
+
+// sameESP demands of the ESP there what the ISO's has for the firmware.
+func (d image) sameESP(at int64, iso, file string) {
+	d.t.Helper()
+	info, err := d.judge("sgdisk", "-i=2", iso)
+	m := regexp.MustCompile(`First sector: (\d+) `).FindStringSubmatch(info)
+	if err != nil || m == nil {
+		d.t.Fatalf("sgdisk %s: %v\n%s", iso, err, info)
+	}
+	var text [2]string
+	for i, fat := range []string{fmt.Sprintf("%s@@%d", d.path, at), iso + "@@" + m[1] + "S"} {
+		if text[i], err = d.judge("mtype", "-i", fat, "::"+file); err != nil || len(text[i]) < mib {
+			d.t.Errorf("mtype %s: %v, %d bytes", fat, err, len(text[i]))
+		}
+	}
+	if text[0] != text[1] {
+		d.t.Errorf("%s on the disk is not the medium's", file)
+	}
+}
+
+// From a stick to a SATA disk, which is named by its serial number: what a server's
+// kernel has the drivers for.
+func TestVMKernelStickInstalls(t *testing.T) {
+	disk := newImage(t, 2048*mib)
+	target := Disk{Path: disk.path, Device: "ide-hd,bus=sata.0,serial=TARGET"}
+	ok := t.Run("install", func(t *testing.T) {
+		m := isoMachine(t, "test-metal-"+AMD64, onStick, target)
+		m.MemoryMiB, m.Cmdline = 3072, "garboard.install=serial=TARGET"
+		runBoot(t, m, "", bootLimit, func(b *boot) error {
+			return b.installs(`^garboard: install: from /dev/sd[ab] to /dev/sd[ab] \(2048 MiB\)$`)
+		})
+	})
+	if !ok {
+		return
+	}
+	disk.tableClean()
+	t.Run("boot", func(t *testing.T) {
+		m := isoMachine(t, "test-metal-"+AMD64, onStick, target)
+		m.MemoryMiB, m.Disks = 3072, m.Disks[1:]
+		runBoot(t, m, "running", bootLimit, func(b *boot) error {
+			if _, err := b.sees(`^garboard: data: /dev/sda5 on /var, \d+ of \d+ MiB free$`, podsCeiling); err != nil {
+				return err
+			}
+			if err := b.verdict(podsCeiling); err != nil {
+				return err
+			}
+			if err := b.PowerButton(b.ctx); err != nil {
+				return err
+			}
+			return errors.Join(b.endsInOrder(false), b.judged())
+		})
+	})
+}
