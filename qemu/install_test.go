@@ -168,6 +168,7 @@ func TestVMKernelStickInstalls(t *testing.T) {
 	target := Disk{Path: disk.path, Device: "ide-hd,bus=sata.0,serial=TARGET"}
 	ok := t.Run("install", func(t *testing.T) {
 		m := isoMachine(t, "test-metal-"+AMD64, onStick, target)
+		m.Devices = append(m.Devices, sata)
 		m.MemoryMiB, m.Cmdline = 3072, "garboard.install=serial=TARGET"
 		runBoot(t, m, "", bootLimit, func(b *boot) error {
 			return b.installs(`^garboard: install: from /dev/sd[ab] to /dev/sd[ab] \(2048 MiB\)$`)
@@ -179,7 +180,7 @@ func TestVMKernelStickInstalls(t *testing.T) {
 	disk.tableClean()
 	t.Run("boot", func(t *testing.T) {
 		m := isoMachine(t, "test-metal-"+AMD64, onStick, target)
-		m.MemoryMiB, m.Disks = 3072, m.Disks[1:]
+		m.MemoryMiB, m.Devices, m.Disks = 3072, []string{sata}, m.Disks[1:]
 		runBoot(t, m, "running", bootLimit, func(b *boot) error {
 			if _, err := b.sees(`^garboard: data: /dev/sda5 on /var, \d+ of \d+ MiB free$`, podsCeiling); err != nil {
 				return err

@@ -12,7 +12,9 @@ func isoMachine(t *testing.T, image, device string, more ...Disk) Machine {
 	t.Helper()
 	m := testMachine(t, image)
 	m.Kernel, m.Initrd, m.Cmdline = "", "", ""
-	m.Devices = []string{"ahci,id=sata", "virtio-scsi-pci,id=scsi", "qemu-xhci,id=usb"}
+	if c := controllers[device]; c != "" {
+		m.Devices = []string{c}
+	}
 	name, _, _ := strings.Cut(image, "-"+m.Arch)
 	m.Disks = append([]Disk{{Path: filepath.Join(*imagesFlag, image, name+".iso"), ReadOnly: true, Device: device}}, more...)
 	return m
@@ -25,6 +27,11 @@ const (
 	onStick  = "usb-storage,bus=usb.0"
 	onVirtio = "virtio-blk-pci"
 )
+
+// controllers are what these devices are behind.
+var controllers = map[string]string{onIDE: sata, onSCSI: "virtio-scsi-pci,id=scsi", onStick: "qemu-xhci,id=usb"}
+
+const sata = "ahci,id=sata"
 
 // live demands a node that runs its pods, says that it keeps nothing, and ends.
 func (b *boot) live() error {
