@@ -12,7 +12,7 @@ func isoMachine(t *testing.T, image, device string, more ...Disk) Machine {
 	t.Helper()
 	m := testMachine(t, image)
 	m.Kernel, m.Initrd, m.Cmdline = "", "", ""
-	if c := controllers[device]; c != "" {
+	if c := controller(device); c != "" {
 		m.Devices = []string{c}
 	}
 	name, _, _ := strings.Cut(image, "-"+m.Arch)
@@ -28,8 +28,10 @@ const (
 	onVirtio = "virtio-blk-pci"
 )
 
-// controllers are what these devices are behind.
-var controllers = map[string]string{onIDE: sata, onSCSI: "virtio-scsi-pci,id=scsi", onStick: "qemu-xhci,id=usb"}
+// controller is what such a device is behind, if anything.
+func controller(device string) string {
+	return map[string]string{onIDE: sata, onSCSI: "virtio-scsi-pci,id=scsi", onStick: "qemu-xhci,id=usb"}[device]
+}
 
 const sata = "ahci,id=sata"
 
