@@ -47,7 +47,7 @@ func TestVMLongISOInstall(t *testing.T) {
 		// So slow that the cut cannot come too late.
 		drive := disk.drive("slow")
 		drive[1] += ",throttling.bps-write=4194304"
-		m := isoMachine(t, "test-"+AMD64, onIDE).with(append(drive, "-device", "virtio-blk-pci,drive=slow")...)
+		m := isoMachine(t, "test-"+AMD64, onSCSI).with(append(drive, "-device", "virtio-blk-pci,drive=slow")...)
 		m.Cmdline = toFirstDisk
 		runBoot(t, m, "", bootLimit, func(b *boot) error {
 			for _, line := range []string{`^garboard: install: from /dev/sr0 to /dev/vda \(4096 MiB\)$`, `^garboard: install: copied 25 %$`} {
@@ -65,7 +65,7 @@ func TestVMLongISOInstall(t *testing.T) {
 	disk.tableClean()
 	hasType(string(data.Unfinished))
 	ok = t.Run("begun again", func(t *testing.T) {
-		m := isoMachine(t, "test-"+AMD64, onIDE, Disk{Path: disk.path})
+		m := isoMachine(t, "test-"+AMD64, onSCSI, Disk{Path: disk.path})
 		m.Cmdline = toFirstDisk
 		runBoot(t, m, "", bootLimit, func(b *boot) error {
 			return b.installs(`^garboard: install: /dev/vda holds an installation that was not finished: it is begun again$`,
@@ -77,7 +77,7 @@ func TestVMLongISOInstall(t *testing.T) {
 	}
 	disk.tableClean()
 	hasType(string(esp.Type))
-	m := isoMachine(t, "test-"+AMD64, onIDE, Disk{Path: disk.path})
+	m := isoMachine(t, "test-"+AMD64, onSCSI, Disk{Path: disk.path})
 	disk.sameESP(esp.Start, m.Disks[0].Path, disks.BootFile(AMD64))
 	m.Devices, m.Disks = nil, m.Disks[1:]
 	if t.Run("the disk boots", func(t *testing.T) { runBoot(t, m, "running", bootLimit, (*boot).keeps) }) {
@@ -108,7 +108,7 @@ func TestVMLongISOBesideData(t *testing.T) {
 	}
 	before := fingerprint(t, disk.path)
 	ok := t.Run("refused", func(t *testing.T) {
-		m := isoMachine(t, "test-"+AMD64, onIDE, Disk{Path: disk.path})
+		m := isoMachine(t, "test-"+AMD64, onSCSI, Disk{Path: disk.path})
 		m.Cmdline = toFirstDisk
 		runBoot(t, m, "", bootLimit, func(b *boot) error {
 			for _, line := range []string{
@@ -130,7 +130,7 @@ func TestVMLongISOBesideData(t *testing.T) {
 		t.Error("a disk that was refused was written to")
 	}
 	ok = ok && t.Run("used", func(t *testing.T) {
-		runBoot(t, isoMachine(t, "test-"+AMD64, onIDE, Disk{Path: disk.path}), "data", bootLimit, func(b *boot) error {
+		runBoot(t, isoMachine(t, "test-"+AMD64, onSCSI, Disk{Path: disk.path}), "data", bootLimit, func(b *boot) error {
 			if _, err := b.sees(`^garboard: data: /dev/vda1 on /var, \d+ of \d+ MiB free$`, podsCeiling); err != nil {
 				return err
 			}

@@ -125,7 +125,7 @@ func (m *Manager) installPair(ctx context.Context, mk mark) (disk, *medium, erro
 		case len(list) == 0:
 			return disk{}, nil, m.noTarget(mk)
 		default:
-			return disk{}, nil, fmt.Errorf("no medium with the ISO %s after %s; is it still in, and its driver in the image?", m.Medium, m.Limits.Named)
+			return disk{}, nil, fmt.Errorf("no medium with the ISO %s after %s; is it still in, and its driver in the image? A kernel for virtual machines may have none for SATA, IDE or USB: give the ISO as a virtio disk or a SCSI CD, or take one for real machines", m.Medium, m.Limits.Named)
 		}
 		select {
 		case <-time.After(min(left, 50*time.Millisecond)):
