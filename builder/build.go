@@ -184,6 +184,9 @@ var BuildTools = []string{"erofs-utils", "kmod"}
 // archive with a library that it loads if it is there) and qcow2.
 var DiskTools = []string{"dosfstools", "mtools", "e2fsprogs", "libarchive13t64", "qemu-utils"}
 
+// ISOTools are those of an ISO.
+var ISOTools = []string{"xorriso", "dosfstools", "mtools"}
+
 // StubPackage holds systemd-stub, which makes a kernel and an initramfs a UKI.
 const StubPackage = "systemd-boot-efi"
 

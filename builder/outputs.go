@@ -23,6 +23,7 @@ var outputs = map[recipe.Output]func(*build, context.Context) ([]outFile, error)
 	recipe.UKI:       (*build).uki,
 	recipe.Raw:       (*build).raw,
 	recipe.QCOW2:     (*build).qcow2,
+	recipe.ISO:       (*build).iso,
 }
 
 // outFile is a file of the store and the name under which it is an artefact.

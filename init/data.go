@@ -26,10 +26,9 @@ const (
 	etcLocal = "/run/garboard/etc"
 )
 
-// mountData puts the data partition on /var, or a tmpfs if there is none or it
-// cannot be used: a node that forgets is of more use than none.
-func (n *node) mountData() error {
-	m := &data.Manager{Sys: "/sys", Dev: "/dev", Param: n.cmdline[dataParam], Boot: n.bootPartition, Run: n.tool,
+// dataManager is what works with disks.
+func (n *node) dataManager() *data.Manager {
+	m := &data.Manager{Sys: "/sys", Dev: "/dev", Param: n.cmdline[dataParam], Boot: n.bootPartition, Medium: n.cmdline[mediumParam], Run: n.tool,
 		Kernel: data.Linux{}, Printf: n.printf, Limits: data.DefaultLimits()}
 	if n.modules != nil {
 		m.Load = func(driver string) error {
@@ -38,6 +37,16 @@ func (n *node) mountData() error {
 			}
 			return n.modules.Load(driver)
 		}
+	}
+	return m
+}
+
+// mountData puts the data partition on /var, or a tmpfs if there is none or it
+// cannot be used: a node that forgets is of more use than none.
+func (n *node) mountData() error {
+	m := n.dataManager()
+	if target, ok := n.cmdline[installParam]; ok {
+		return n.install(m, target)
 	}
 	var p *data.Partition
 	err := safely(func() (err error) { // what is on a disk must not keep /var away

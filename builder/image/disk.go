@@ -49,7 +49,7 @@ func Disk(ctx context.Context, st *store.Store, run Run, toolKey string, in Disk
 	if in.Data != nil {
 		dataKey = in.Data.Key()
 	}
-	key := store.Key(append(inputs, "disk 2", toolKey, in.Arch, rootSum, dataKey, fmt.Sprint(parts, size), in.Epoch.UTC().Format(time.RFC3339))...)
+	key := store.Key(append(inputs, "disk 3", toolKey, in.Arch, rootSum, dataKey, fmt.Sprint(parts, size), in.Epoch.UTC().Format(time.RFC3339))...)
 	dir, cached, err := st.Action(ctx, key, func(ctx context.Context, dir string) error {
 		f, err := os.OpenFile(filepath.Join(dir, "disk.raw"), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
 		if err != nil {

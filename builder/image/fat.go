@@ -31,7 +31,7 @@ const sourceDate = "SOURCE_DATE_EPOCH"
 // writeESP makes a FAT32 file system in a range of a disk image and puts files on
 // it, with mkfs.fat and mtools. The serial number begins as the GUID id does. (go-diskfs v1.9.4 writes FAT, but fsck.fat refuses
 // it: tables too short by two entries, a wrong ".." in directories of the root,
-// clusters that belong to empty files.)
+// clusters that belong to empty files.) --invariant comes before -i, or the serial number is everybody's.
 func writeESP(run Run, disk string, start, size int64, files []ESPFile, id string, epoch time.Time) error {
 	var need int64
 	var dirs []string
@@ -54,8 +54,8 @@ func writeESP(run Run, disk string, start, size int64, files []ESPFile, id strin
 	slices.Sort(dirs) // parents first
 	image := fmt.Sprintf("%s@@%d", disk, start)
 	sector := strconv.FormatInt(start/sectorSize, 10)
-	cmds := []*exec.Cmd{run("mkfs.fat", "-F", "32", "-S", strconv.Itoa(sectorSize), "-h", sector, "-i", id[:8], "-n", "GARBOARD",
-		"--invariant", "--offset", sector, disk, strconv.FormatInt(size>>10, 10))}
+	cmds := []*exec.Cmd{run("mkfs.fat", "--invariant", "-F", "32", "-S", strconv.Itoa(sectorSize), "-h", sector, "-i", id[:8], "-n", "GARBOARD",
+		"--offset", sector, disk, strconv.FormatInt(size>>10, 10))}
 	for _, d := range dirs {
 		cmds = append(cmds, run("mmd", "-i", image, "::"+d))
 	}

@@ -17,10 +17,11 @@ const (
 	UKI       Output = "uki"       // <recipe>.efi, a Unified Kernel Image
 	Raw       Output = "raw"       // <recipe>.raw, a disk image
 	QCOW2     Output = "qcow2"     // <recipe>.qcow2, the same disk in QEMU's format
+	ISO       Output = "iso"       // <recipe>.iso, for a CD or a stick
 )
 
 // Outputs are all outputs, in the order in which they are made.
-var Outputs = []Output{Initramfs, UKI, Raw, QCOW2}
+var Outputs = []Output{Initramfs, UKI, Raw, QCOW2, ISO}
 
 // Where the root image of a disk image lies.
 const (

@@ -47,7 +47,7 @@ type Recipe struct {
 	// Sysctls are kernel parameters set at boot.
 	Sysctls []Sysctl `yaml:"sysctls,omitempty" json:"sysctls,omitempty"`
 	// Outputs to write.
-	Outputs []Output `yaml:"outputs,omitempty" json:"outputs,omitempty" jsonschema:"enum=initramfs,enum=uki,enum=raw,enum=qcow2"`
+	Outputs []Output `yaml:"outputs,omitempty" json:"outputs,omitempty" jsonschema:"enum=initramfs,enum=uki,enum=raw,enum=qcow2,enum=iso"`
 	// Disk says what the disk images (outputs raw and qcow2) are like.
 	Disk Disk `yaml:"disk,omitempty" json:"disk,omitempty"`
 

@@ -47,7 +47,7 @@ The method is in docs/benchmarks.md.`,
 			}
 			kind, ok := bootKinds[boot]
 			if !ok {
-				return usageError{fmt.Errorf("--boot %q: known are kernel, uki and disk", boot)}
+				return usageError{fmt.Errorf("--boot %q: known are kernel, uki, disk and iso", boot)}
 			}
 			b := bench{o: o, g: g, arch: flags.arch, boots: boots, settings: settings, recipes: recipes, boot: kind, extra: extra, out: cmd.OutOrStdout()}
 			return b.run(cmd.Context())
@@ -57,7 +57,7 @@ The method is in docs/benchmarks.md.`,
 	cmd.Flags().IntVar(&boots, "boots", 5, "boots per image")
 	cmd.Flags().StringSliceVar(&recipes, "recipe", []string{"recipes/bench.yaml"}, "recipes to boot; each has a pod that prints figures")
 	cmd.Flags().StringSliceVar(&settings, "setting", []string{"fast", "small"}, "compression settings to measure")
-	cmd.Flags().StringVar(&boot, "boot", "kernel", "what to boot: kernel, uki or disk")
+	cmd.Flags().StringVar(&boot, "boot", "kernel", "what to boot: kernel, uki, disk or iso")
 	cmd.Flags().StringArrayVar(&extra, "append", nil, "further word of the kernel command line (repeatable)")
 	return cmd
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // bootKinds are what --boot knows, and the output that each needs.
-var bootKinds = map[string]recipe.Output{"kernel": recipe.Initramfs, "uki": recipe.UKI, "disk": recipe.Raw}
+var bootKinds = map[string]recipe.Output{"kernel": recipe.Initramfs, "uki": recipe.UKI, "disk": recipe.Raw, "iso": recipe.ISO}
 
 // machine describes a VM that boots an output, with further words on the kernel
 // command line. Call cleanup when the machine has ended.
@@ -47,10 +47,15 @@ func (g *global) machine(ctx context.Context, r *builder.Result, boot recipe.Out
 		}
 		file = disk
 	}
-	return qemu.Machine{
+	m = qemu.Machine{
 		Name: filepath.Base(r.Dir), Arch: r.Arch, Tool: tool, MemoryMiB: 4096, Cmdline: strings.Join(words, " "),
 		Disks: []qemu.Disk{{Path: file, Snapshot: true}},
-	}, cleanup, nil
+	}
+	if boot == recipe.ISO { // in a CD drive
+		m.Devices = []string{"virtio-scsi-pci,id=cd"}
+		m.Disks = []qemu.Disk{{Path: file, ReadOnly: true, Device: "scsi-cd,bus=cd.0"}}
+	}
+	return m, cleanup, nil
 }
 
 // bootDisk makes a disk with an ESP and nothing else.

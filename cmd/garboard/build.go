@@ -51,6 +51,7 @@ OUTPUT/<recipe>-<arch>/, with manifest.json, sbom.cdx.json and SHA256SUMS:
   uki        <recipe>.efi, a Unified Kernel Image: boots from UEFI firmware
   raw        <recipe>.raw, a disk image
   qcow2      <recipe>.qcow2, the same disk in QEMU's format
+  iso        <recipe>.iso, for a CD or a stick
 
 What did not change since the last build is reused.`,
 		Example: `  garboard build recipes/node.yaml
@@ -79,7 +80,7 @@ What did not change since the last build is reused.`,
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringSliceVar(&flags.outputs, "outputs", nil, "outputs to write instead of the recipe's: initramfs, uki, raw, qcow2")
+	cmd.Flags().StringSliceVar(&flags.outputs, "outputs", nil, "outputs to write instead of the recipe's: initramfs, uki, raw, qcow2, iso")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	return cmd
 }

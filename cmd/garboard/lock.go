@@ -20,7 +20,7 @@ import (
 
 // hostTools are the Debian packages whose programs run on the build host.
 func hostTools() []string {
-	return slices.Concat(builder.BuildTools, builder.DiskTools, machineTools, judgeTools, clockTools, releaseTools)
+	return slices.Concat(builder.BuildTools, builder.DiskTools, builder.ISOTools, machineTools, judgeTools, clockTools, releaseTools)
 }
 
 var (

@@ -32,8 +32,8 @@ console: the phases of the boot, then what the pods write. Ctrl-C, or the end of
 grace and the machine powers off. The exit status is 0 only if that was clean.
 
 --boot says what is booted: kernel (kernel and initramfs, by QEMU itself), uki (the
-UKI, by UEFI firmware) or disk (the disk image, by UEFI firmware; what is written to
-it is thrown away at the end).
+UKI, by UEFI firmware), disk (the disk image, by UEFI firmware; what is written to
+it is thrown away at the end) or iso (the ISO, as a CD).
 
 QEMU is the host's if it is version ` + qemu.MinVersion.String() + ` or newer, else the pinned one.`,
 		Example: `  garboard run
@@ -51,7 +51,7 @@ QEMU is the host's if it is version ` + qemu.MinVersion.String() + ` or newer, e
 			}
 			kind, ok := bootKinds[boot]
 			if !ok {
-				return usageError{fmt.Errorf("--boot %q: known are kernel, uki and disk", boot)}
+				return usageError{fmt.Errorf("--boot %q: known are kernel, uki, disk and iso", boot)}
 			}
 			flags.outputs = []string{string(kind)}
 			results, err := flags.build(cmd.Context(), g, args)
@@ -97,8 +97,8 @@ QEMU is the host's if it is version ` + qemu.MinVersion.String() + ` or newer, e
 	f.IntVar(&cpus, "cpus", 2, "CPUs of the machine")
 	f.StringSliceVar(&forwards, "forward", nil, "HOST:GUEST TCP port of this machine's loopback to the guest (repeatable)")
 	f.StringArrayVar(&extra, "append", nil, "further word of the kernel command line (repeatable)")
-	f.StringVar(&boot, "boot", "kernel", "what to boot: kernel, uki or disk")
-	cmd.RegisterFlagCompletionFunc("boot", cobra.FixedCompletions([]string{"kernel", "uki", "disk"}, cobra.ShellCompDirectiveNoFileComp))
+	f.StringVar(&boot, "boot", "kernel", "what to boot: kernel, uki, disk or iso")
+	cmd.RegisterFlagCompletionFunc("boot", cobra.FixedCompletions([]string{"kernel", "uki", "disk", "iso"}, cobra.ShellCompDirectiveNoFileComp))
 	f.BoolVar(&verbose, "verbose", false, "the services' own logs on the console too")
 	return cmd
 }

@@ -103,6 +103,10 @@ func (m *Manager) onBootDisk(ctx context.Context, list []disk, guid string) (*ca
 		return nil, nil
 	}
 	dev := filepath.Join(m.Dev, d.name)
+	if m.isMedium(t) {
+		m.Printf("data: %s holds the ISO that this node was started from: nothing is kept there", dev)
+		return nil, nil
+	}
 	// An image of a CD on a stick has a table as well, and what lies behind it is not free.
 	if err := m.nothingElse(ctx, dev, "gpt", "PMBR"); err != nil {
 		return nil, err

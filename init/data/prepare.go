@@ -49,7 +49,10 @@ type Manager struct {
 	Load     func(alias string) error
 	// Boot is the GUID of the partition that the machine was started from; "" if
 	// nobody knows. It is asked only where that matters.
-	Boot   func() (string, error)
+	Boot func() (string, error)
+	// Medium is the GUID of the ISO that the node was started from, or ""; the
+	// disk that holds it is not used.
+	Medium string
 	Run    func(ctx context.Context, argv ...string) (Result, error)
 	Kernel Kernel
 	Printf func(format string, args ...any)
