@@ -25,7 +25,7 @@ const (
 // writeArtefacts puts the artefacts under their final names. Each appears whole
 // or not at all, and one that is right already is left alone.
 func (b *build) writeArtefacts(ctx context.Context) error {
-	cmdline := strings.TrimSpace(b.kernel.Cmdline+" "+strings.Join(b.recipe.Cmdline, " ")) + "\n"
+	cmdline := strings.Join(b.kernelWords(), " ") + "\n"
 	manifest, sbom, err := b.reports(strings.TrimSpace(cmdline))
 	if err != nil {
 		return err
