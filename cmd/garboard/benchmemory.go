@@ -12,12 +12,28 @@ import (
 	"garboard.local/builder/recipe"
 )
 
+// nodeRecipe is what builds are measured with.
+const nodeRecipe = "recipes/node.yaml"
+
+// measuredBuilds are the kinds of build that bench --memory knows.
+var measuredBuilds = map[string]struct {
+	text           string
+	small, compile bool
+}{
+	"fast":    {"fast, components compiled before", false, false},
+	"small":   {"small, components compiled before", true, false},
+	"compile": {"fast, everything compiled with an empty Go cache", false, true},
+}
+
 // memory prints what builds of the node need from a cache that holds nothing but
-// downloads: each setting with the compiled components of the usual cache, then
-// everything compiled with an empty Go cache.
-func (r *repro) memory(ctx context.Context, o builder.Options, settings []string) error {
-	const file = "recipes/node.yaml"
-	rcp, err := recipe.Load(filepath.Join(o.Root, file))
+// downloads: with the compiled components of the usual cache, or everything compiled.
+func (r *repro) memory(ctx context.Context, o builder.Options, kinds []string) error {
+	for _, k := range kinds {
+		if _, ok := measuredBuilds[k]; !ok {
+			return usageError{fmt.Errorf("--memory %q: known are fast, small and compile", k)}
+		}
+	}
+	rcp, err := recipe.Load(filepath.Join(o.Root, nodeRecipe))
 	if err != nil {
 		return err
 	}
@@ -28,43 +44,43 @@ func (r *repro) memory(ctx context.Context, o builder.Options, settings []string
 	if o.Lock == nil {
 		return fmt.Errorf("there is no lock; `garboard lock` makes it")
 	}
+	fmt.Fprintf(r.out, "%s, %s, %d CPUs\n\n| build | seconds | largest process (MiB) | all processes together (MiB) |\n|---|---|---|---|\n", time.Now().UTC().Format(time.DateOnly), r.arch, runtime.NumCPU())
+	for _, k := range kinds {
+		kind := measuredBuilds[k]
+		p, err := r.measureBuild(ctx, o, rcp, as, kind.small, kind.compile)
+		if err != nil {
+			return fmt.Errorf("build %s: %w", k, err)
+		}
+		fmt.Fprintf(r.out, "| %s | %.0f | %d | %d |\n", kind.text, p.Seconds, p.Largest>>20, p.Together>>20)
+	}
+	return nil
+}
+
+// measureBuild builds once, in circumstances of its own.
+func (r *repro) measureBuild(ctx context.Context, o builder.Options, rcp *recipe.Recipe, as []string, small, compile bool) (p peak, err error) {
 	goCache, shared, err := sharedGo(ctx)
 	if err != nil {
-		return err
+		return p, err
 	}
-	fmt.Fprintf(r.out, "%s, %s, %d CPUs\n\n| build | seconds | largest process (MiB) | all processes together (MiB) |\n|---|---|---|---|\n", time.Now().UTC().Format(time.DateOnly), r.arch, runtime.NumCPU())
-	one := func(name, setting string, compile bool) error {
-		scratch, err := o.Store.Scratch("bench")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(scratch)
-		c := usual(o, scratch, shared)
-		if err := c.make(o); err != nil {
-			return err
-		}
-		if compile {
-			goCache = filepath.Join(scratch, "go")
-		} else if err := r.seedComponents(ctx, o, rcp, as, c.cache); err != nil {
-			return err
-		}
-		c.env = append(c.env, "GOCACHE="+goCache)
-		r.small, r.gone = setting == "small", "error"
-		cmd, err := r.command(ctx, c, file)
-		if err != nil {
-			return err
-		}
-		p, err := measure(ctx, cmd, nil)
-		if err != nil {
-			return fmt.Errorf("build %s: %w", name, err)
-		}
-		fmt.Fprintf(r.out, "| %s | %.0f | %d | %d |\n", name, p.Seconds, p.Largest>>20, p.Together>>20)
-		return nil
+	scratch, err := o.Store.Scratch("bench")
+	if err != nil {
+		return p, err
 	}
-	for _, s := range settings {
-		if err := one(s+", components compiled before", s, false); err != nil {
-			return err
-		}
+	defer os.RemoveAll(scratch)
+	c := usual(o, scratch, shared)
+	if err := c.make(o); err != nil {
+		return p, err
 	}
-	return one("fast, everything compiled with an empty Go cache", "fast", true)
+	if compile {
+		goCache = filepath.Join(scratch, "go")
+	} else if err := r.seedComponents(ctx, o, rcp, as, c.cache); err != nil {
+		return p, err
+	}
+	c.env = append(c.env, "GOCACHE="+goCache)
+	r.small, r.gone = small, "error"
+	cmd, err := r.command(ctx, c, nodeRecipe)
+	if err != nil {
+		return p, err
+	}
+	return measure(ctx, cmd, nil)
 }
