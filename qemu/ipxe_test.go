@@ -49,7 +49,7 @@ func TestVMLongIPXE(t *testing.T) {
 			served := map[string][]byte{"edge-7.hostname": []byte(given + "\n"), "edge-7.cpio.gz": givenPod(t)}
 			script := netbootScript(t, filepath.Join(filepath.Dir(m.Kernel), "boot.ipxe"), m.Cmdline)
 			served["boot.ipxe"] = script
-			served["autoexec.ipxe"] = script // what iPXE as a program looks for
+			served["autoexec.ipxe"] = []byte("#!ipxe\ndhcp\nchain boot.ipxe\n") // what iPXE as a program looks for
 			for name, content := range served {
 				if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
 					t.Fatal(err)
@@ -63,7 +63,7 @@ func TestVMLongIPXE(t *testing.T) {
 					return err
 				}
 				t.Logf("PID 1 after %s", b.Uptime().Round(time.Second))
-				if err := b.saw(`^default/hello-`+given+`/given: hello from a pod on a Garboard node$`, podsCeiling); err != nil {
+				if err := b.saw(`^default/given-`+given+`/hello: hello: hello from a pod on a Garboard node$`, podsCeiling); err != nil {
 					return err
 				}
 				if err := b.verdict(podsCeiling); err != nil {
@@ -92,7 +92,7 @@ func netbootScript(t *testing.T, file, cmdline string) []byte {
 		times    int
 	}{
 		{"# initrd ", "initrd ", 2},
-		{cmdline + " ||", cmdline + " ${smbios/11.4.0} ||", 2}, // the first string of the structure of type 11
+		{cmdline + " ||", cmdline + " ${smbios/11.4.0:string} ||", 2}, // the first string of the structure of type 11
 	} {
 		if n := strings.Count(s, change.from); n != change.times {
 			t.Fatalf("%s has %d times %q, want %d:\n%s", file, n, change.from, change.times, s)
@@ -102,20 +102,23 @@ func netbootScript(t *testing.T, file, cmdline string) []byte {
 	return []byte(s)
 }
 
-// givenPod is an archive with another manifest of the hello pod, whose container is
-// called given.
+// givenPod is an archive with the manifest of one more hello pod, which is called given.
 func givenPod(t *testing.T) []byte {
 	t.Helper()
-	const path = "/etc/kubernetes/manifests/hello.yaml"
-	manifest, err := os.ReadFile("../overlays/rootfs/hello" + path)
+	const manifests = "/etc/kubernetes/manifests/"
+	hello, err := os.ReadFile("../overlays/rootfs/hello" + manifests + "hello.yaml")
 	if err != nil {
 		t.Fatal(err)
+	}
+	more := bytes.Replace(hello, []byte("\n  name: hello\n"), []byte("\n  name: given\n"), 1)
+	if bytes.Equal(more, hello) {
+		t.Fatalf("the hello pod's name is not where it was:\n%s", hello)
 	}
 	tree := rootfs.New()
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
 	err = errors.Join(
-		tree.Add(rootfs.FromBytes(path, 0o644, bytes.Replace(manifest, []byte("    - name: hello"), []byte("    - name: given"), 1), "test", "test")),
+		tree.Add(rootfs.FromBytes(manifests+"given.yaml", 0o644, more, "test", "test")),
 		disks.WriteCPIO(z, tree, time.Unix(0, 0)), z.Close())
 	if err != nil {
 		t.Fatal(fmt.Errorf("archive: %w", err))
