@@ -69,6 +69,8 @@ type build struct {
 	artefact []report.Artefact
 	packages []report.Package // of which something is in the image
 	programs []report.Program // compiled for it
+
+	kernelImage *report.KernelImage // nil: the kernel is a Debian package's
 }
 
 // step is a part of the build; those of one stage run at the same time.

@@ -26,7 +26,31 @@ func (b *build) listIngredients(ctx context.Context) error {
 	if err := b.listPackages(ctx); err != nil {
 		return err
 	}
+	if err := b.listKernelImage(); err != nil {
+		return err
+	}
 	return b.listPrograms(ctx)
+}
+
+// listKernelImage lists the OCI image that the kernel came from, if it did.
+func (b *build) listKernelImage() error {
+	k, ok, err := report.ParseKernelImage(b.kernel.Origin, b.kernel.Version)
+	if err != nil || !ok {
+		return err
+	}
+	fi, err := os.Stat(b.kernel.Vmlinuz())
+	if err != nil {
+		return err
+	}
+	k.Files, k.Bytes = 1, fi.Size()
+	for _, e := range slices.Concat(b.tree.Entries(), b.earlyEntries()) {
+		if e.Origin == b.kernel.Origin && e.Kind == rootfs.File {
+			k.Files++
+			k.Bytes += e.Size
+		}
+	}
+	b.kernelImage = &k
+	return nil
 }
 
 // share is what a package gave.

@@ -25,7 +25,7 @@ const (
 // writeArtefacts puts the artefacts under their final names. Each appears whole
 // or not at all, and one that is right already is left alone.
 func (b *build) writeArtefacts(ctx context.Context) error {
-	cmdline := strings.TrimSpace(b.kernel.Cmdline+" "+strings.Join(b.recipe.Cmdline, " ")) + "\n"
+	cmdline := strings.Join(b.kernelWords(), " ") + "\n"
 	manifest, sbom, err := b.reports(strings.TrimSpace(cmdline))
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (b *build) reports(cmdline string) (manifest, sbom []byte, err error) {
 	}
 	m := report.Manifest{
 		Recipe: b.recipe.Name, Arch: b.arch, Compression: c.Name, Kernel: b.kernel.Version, Cmdline: cmdline, Time: b.epoch,
-		Packages: b.packages, Programs: b.programs, Root: b.tree.Entries(), Early: b.earlyEntries(),
+		Packages: b.packages, Programs: b.programs, KernelImage: b.kernelImage, Root: b.tree.Entries(), Early: b.earlyEntries(),
 	}
 	if manifest, err = m.JSON(); err != nil {
 		return nil, nil, err

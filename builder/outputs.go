@@ -53,7 +53,8 @@ func (b *build) makeOutputs(ctx context.Context) error {
 }
 
 func (b *build) directBoot(context.Context) ([]outFile, error) {
-	return []outFile{{KernelName, b.kernel.Vmlinuz()}, {InitramfsName, b.initrd}}, nil
+	script, err := b.netboot()
+	return []outFile{{KernelName, b.kernel.Vmlinuz()}, {InitramfsName, b.initrd}, script}, err
 }
 
 func (b *build) uki(ctx context.Context) ([]outFile, error) {
@@ -104,7 +105,7 @@ func (b *build) makeUKI(ctx context.Context, initrd string, words ...string) (st
 	t := b.Progress.Start("write", fmt.Sprintf("UKI of %s %s", b.recipe.Name, b.arch), 0)
 	file, cached, err := image.UKI(ctx, b.Store, image.UKIInput{
 		Stub: stub, Kernel: b.kernel.Vmlinuz(), Initrd: initrd, OSRelease: release, Uname: b.kernel.Version,
-		Cmdline: strings.Join(append(slices.Clone(b.recipe.Cmdline), words...), " "),
+		Cmdline: strings.Join(b.kernelWords(words...), " "),
 	})
 	finish(t, cached, err, file)
 	return file, err

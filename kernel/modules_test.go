@@ -68,6 +68,30 @@ func TestClosure(t *testing.T) {
 	}
 }
 
+// What a node needs is in its image also where the recipe does not name it: the file
+// system of the data partition is built into Debian's cloud kernel and a module of the
+// general one.
+func TestNeededModules(t *testing.T) {
+	for _, arch := range recipe.Arches {
+		needed, err := neededModules(arch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range []struct{ dep, builtin, want string }{
+			{"kernel/fs/ext4/ext4.ko.xz: kernel/fs/jbd2/jbd2.ko.xz\nkernel/fs/jbd2/jbd2.ko.xz:\n", "", "jbd2 ext4"},
+			{"kernel/fs/jbd2/jbd2.ko.xz:\n", "kernel/fs/ext4/ext4.ko\n", ""},
+		} {
+			x, err := readIndex(strings.NewReader(tt.dep), strings.NewReader(""), strings.NewReader(""), strings.NewReader(tt.builtin))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := x.closure(needed); err != nil || names(got) != tt.want {
+				t.Errorf("%s: %q, %v; want %q", arch, names(got), err, tt.want)
+			}
+		}
+	}
+}
+
 func TestReadIndexRefusesGarbage(t *testing.T) {
 	if _, err := readIndex(strings.NewReader("no colon here"), strings.NewReader(""), strings.NewReader(""), strings.NewReader("")); err == nil {
 		t.Error("a modules.dep line without a colon was accepted")

@@ -47,8 +47,8 @@ func (k *Kernel) DiskFile(rel string) string { return filepath.Join(k.Dir, "disk
 // Run makes the command that runs a host tool.
 type Run func(tool string, args ...string) *exec.Cmd
 
-// Prepare unpacks the modules that the recipe names, with what they depend on,
-// and has depmod index them. They are stored decompressed, and otherwise as they
+// Prepare unpacks the modules that the recipe names and those that every node needs,
+// with what they depend on, and has depmod index them. They are stored decompressed, and otherwise as they
 // came, a signature at their end included: the root image compresses them, and a
 // node need not run xz at boot.
 // A kernel that lacks what a node of the architecture needs is an error.
@@ -57,7 +57,7 @@ func Prepare(ctx context.Context, st *store.Store, run Run, toolKey, arch string
 	if err != nil {
 		return nil, err
 	}
-	key := store.Key("kernel 6", src.Key, toolKey, arch, string(requirements), string(wantKey))
+	key := store.Key("kernel 7", src.Key, toolKey, arch, string(requirements), string(wantKey))
 	dir, _, err := st.Action(ctx, key, func(ctx context.Context, dir string) error {
 		if err := prepare(ctx, dir, run, arch, src, want); err != nil {
 			return fmt.Errorf("kernel %s (%s): %w", src.Version, src.Origin, err)
@@ -105,7 +105,11 @@ func prepare(ctx context.Context, dir string, run Run, arch string, src *Source,
 		k.Load = append(k.Load, m.Name)
 	}
 	// Boot modules are in the root image too: the kernel may ask for one again.
-	wanted := slices.Concat(want.Boot, want.Load, want.Available)
+	needed, err := neededModules(arch)
+	if err != nil {
+		return err
+	}
+	wanted := slices.Concat(want.Boot, want.Load, want.Available, needed)
 	if k.Modules, err = x.closure(wanted); err != nil {
 		return err
 	}

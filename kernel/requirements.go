@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"sigs.k8s.io/yaml"
+
+	"garboard.local/builder/recipe"
 )
 
 //go:embed requirements.yaml
@@ -49,6 +51,18 @@ func Requirements(arch string) ([]Requirement, error) {
 		}
 	}
 	return out, nil
+}
+
+// neededModules are those that a node needs wherever they are not built in, whatever
+// its recipe says: which of them are differs from kernel to kernel.
+func neededModules(arch string) (out []recipe.Module, err error) {
+	list, err := Requirements(arch)
+	for _, r := range list {
+		if r.Module != "" {
+			out = append(out, recipe.Module{Name: r.Module, Optional: true, Reason: r.Reason})
+		}
+	}
+	return out, err
 }
 
 // Gap is a requirement that a kernel does not meet.

@@ -18,9 +18,10 @@ type Machine struct {
 	Name string // for messages; "node" if empty
 	Arch string // AMD64 or ARM64; the host's if empty
 	// Kernel is vmlinuz (amd64) or Image (arm64). Without one the UEFI firmware
-	// boots the first disk.
-	Kernel string
-	Initrd string // none if empty
+	// boots the first disk, or the network.
+	Kernel  string
+	Netboot *Netboot
+	Initrd  string // none if empty
 	// Cmdline is the kernel command line. Without a kernel it is what systemd-stub
 	// adds to its UKI's. Start adds a serial console if it
 	// names none, and panic=-1 behind whatever it says of panics (the last one
@@ -76,7 +77,7 @@ func (m Machine) withDefaults() (Machine, error) {
 	if m.Arch != AMD64 && m.Arch != ARM64 {
 		return m, fmt.Errorf("machine %s: architecture %q: QEMU machines are defined for amd64 and arm64", m.Name, m.Arch)
 	}
-	if m.Kernel == "" && len(m.Disks) == 0 {
+	if m.Kernel == "" && len(m.Disks) == 0 && m.Netboot == nil {
 		return m, fmt.Errorf("machine %s: neither a kernel nor a disk given to boot from", m.Name)
 	}
 	if m.Tool.Command == nil {
@@ -90,11 +91,11 @@ func (m Machine) withDefaults() (Machine, error) {
 	}
 	if m.Firmware == "" {
 		m.Firmware = m.Tool.Firmware
-		if m.Kernel == "" {
+		if m.Kernel == "" && !m.bios() {
 			m.Firmware = m.Tool.UEFI
 		}
 	}
-	if m.Kernel == "" && m.Firmware == "" {
+	if m.Kernel == "" && m.Firmware == "" && !m.bios() {
 		return m, fmt.Errorf("machine %s: UEFI firmware is needed to boot a disk: install ovmf (amd64) or qemu-efi-aarch64 (arm64)", m.Name)
 	}
 	if m.Arch == ARM64 && m.Firmware == "" {
@@ -143,6 +144,9 @@ func (m Machine) args(accel accelChoice, qmpPath string) []string {
 	if m.Firmware != "" {
 		add("-bios", m.Firmware)
 	}
+	if m.bios() { // which then writes to the serial port
+		add("-machine", "graphics=off")
+	}
 	if m.Kernel != "" {
 		add("-kernel", m.Kernel, "-append", commandLine(m.Arch, m.Cmdline))
 	} else {
@@ -158,17 +162,8 @@ func (m Machine) args(accel accelChoice, qmpPath string) []string {
 	// A guest that resets or powers off is paused until we have read the event
 	// and send quit: how it ended can never be lost in QEMU's own exit.
 	add("-action", "reboot=shutdown,shutdown=pause")
-	// romfile= : no option ROM to find, load and run for network boot.
-	netdev := "user,id=net0"
-	for _, f := range m.Forwards {
-		netdev += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:%d-:%d", f.Host, f.Guest)
-	}
 	if !m.NoNetwork {
-		nic := m.NIC
-		if nic == "" {
-			nic = "virtio-net-pci"
-		}
-		add("-netdev", netdev, "-device", nic+",netdev=net0,romfile=")
+		add("-netdev", m.netdev(), "-device", m.nic())
 	}
 	add("-device", "virtio-rng-pci")
 	for _, d := range m.Devices {
@@ -200,7 +195,7 @@ func (m Machine) args(accel accelChoice, qmpPath string) []string {
 			device = "virtio-blk-pci"
 		}
 		device += fmt.Sprintf(",drive=disk%d", i)
-		if m.Kernel == "" && i == 0 {
+		if m.Kernel == "" && i == 0 && !m.netboots() {
 			device += ",bootindex=0" // before the network
 		}
 		add("-device", device)

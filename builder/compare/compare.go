@@ -186,6 +186,9 @@ func versions(m *report.Manifest) map[string]string {
 	for _, p := range m.Packages {
 		out["deb "+p.Name] = p.Version
 	}
+	if k := m.KernelImage; k != nil {
+		out["kernel image "+k.Name] = k.Version + " " + k.Digest
+	}
 	mods := map[string][]string{}
 	for _, p := range m.Programs {
 		out["program "+p.Name] = strings.TrimSpace(p.Version + " go" + p.Go)

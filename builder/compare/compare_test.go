@@ -35,6 +35,7 @@ func TestSameIsSame(t *testing.T) {
 func TestManifests(t *testing.T) {
 	b := sample()
 	b.Kernel = "6.12.2"
+	b.KernelImage = &report.KernelImage{Name: "layout", Version: "6.12.2", Digest: "sha256:ab"}
 	b.Packages = []report.Package{{Name: "crun", Version: "2"}, {Name: "new", Version: "4"}}
 	b.Programs[0].Modules[0].Version = "v0.2.0"
 	b.Root[1] = &rootfs.Entry{Path: "usr/crun", Kind: rootfs.File, Mode: 0o4755, Size: 12, SHA256: "c", Origin: "deb crun 2"}
@@ -42,7 +43,7 @@ func TestManifests(t *testing.T) {
 	b.Root[3] = &rootfs.Entry{Path: "link", Kind: rootfs.Symlink, Mode: 0o777, Link: "usr/new", UID: 7, Origin: "recipe"}
 	want := Result{
 		Settings: []Version{{"kernel", "6.12.1", "6.12.2"}},
-		Versions: []Version{{"deb crun", "1", "2"}, {"deb gone", "3", ""}, {"deb new", "", "4"}, {"go golang.org/x/net", "v0.1.0", "v0.2.0"}},
+		Versions: []Version{{"deb crun", "1", "2"}, {"deb gone", "3", ""}, {"deb new", "", "4"}, {"go golang.org/x/net", "v0.1.0", "v0.2.0"}, {"kernel image layout", "", "6.12.2 sha256:ab"}},
 		Files: []Change{
 			{Path: "/link", Kind: "changed", What: []string{"owner", "link"}, ModeA: 0o777, ModeB: 0o777, Group: "recipe"},
 			{Path: "/usr/crun", Kind: "changed", What: []string{"size", "mode", "content"}, SizeA: 10, SizeB: 12, ModeA: 0o755, ModeB: 0o4755, Group: "deb crun"},

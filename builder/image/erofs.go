@@ -42,7 +42,7 @@ func EROFS(ctx context.Context, st *store.Store, run Run, toolKey string, t *roo
 		"--quiet", "--tar=f", "-z" + c.Algorithm, "-C" + strconv.Itoa(c.Cluster),
 		"-T" + strconv.FormatInt(epoch.Unix(), 10), "-U" + erofsUUID, "--workers=" + strconv.Itoa(workers),
 	}, c.Extra...)
-	key := store.Key("erofs 2", toolKey, t.Key(), strings.Join(args, " "))
+	key := store.Key("erofs 3", toolKey, t.Key(), strings.Join(args, " "))
 	dir, cached, err := st.Action(ctx, key, func(ctx context.Context, dir string) error {
 		tarFile := filepath.Join(dir, "root.tar")
 		f, err := os.Create(tarFile)
@@ -52,7 +52,7 @@ func EROFS(ctx context.Context, st *store.Store, run Run, toolKey string, t *roo
 		if err := errors.Join(t.WriteTar(f, epoch), f.Close()); err != nil {
 			return err
 		}
-		cmd := run("mkfs.erofs", append(args, filepath.Join(dir, "root.erofs"), tarFile)...)
+		cmd := umasked(run("mkfs.erofs", append(args, filepath.Join(dir, "root.erofs"), tarFile)...))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("mkfs.erofs: %w: %s", err, bytes.TrimSpace(out))
 		}

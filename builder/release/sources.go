@@ -34,6 +34,18 @@ func SourcesText(debian []Source, manifests []*report.Manifest) []byte {
 	for _, s := range debian {
 		fmt.Fprintf(&b, "%s %s (%s)\n", s.Name, s.Version, strings.Join(s.Packages, ", "))
 	}
+	kernels := map[string]string{}
+	for _, m := range manifests {
+		if k := m.KernelImage; k != nil {
+			kernels[fmt.Sprintf("%s (Linux %s) %s", k.Name, k.Version, k.Digest)] = ""
+		}
+	}
+	if len(kernels) > 0 {
+		b.WriteString("#\n# Linux out of OCI images, under the GPL: Garboard cannot fetch the source; who made the image has it\n")
+		for _, line := range slices.Sorted(maps.Keys(kernels)) {
+			fmt.Fprintln(&b, line)
+		}
+	}
 	mods := map[string]string{}
 	for _, m := range manifests {
 		for _, p := range m.Programs {

@@ -32,6 +32,7 @@ const (
 	propGo          = "garboard:go:toolchain"
 	propArch        = "garboard:arch"
 	propKernel      = "garboard:kernel"
+	propDigest      = "garboard:oci:digest"
 )
 
 // SBOM is the image's bill of materials in CycloneDX 1.6, as JSON: the Debian
@@ -71,6 +72,12 @@ func (m *Manifest) SBOM() ([]byte, error) {
 			needs[c.BOMRef] = append(needs[c.BOMRef], mc.BOMRef)
 			needs[mc.BOMRef] = []string{}
 		}
+	}
+	if m.KernelImage != nil {
+		c := m.KernelImage.component()
+		parts[c.BOMRef] = c
+		needs["image"] = append(needs["image"], c.BOMRef)
+		needs[c.BOMRef] = []string{}
 	}
 	components := slices.SortedFunc(maps.Values(parts), func(a, b cyclonedx.Component) int { return cmp.Compare(a.BOMRef, b.BOMRef) })
 	bom.Components = &components

@@ -21,17 +21,21 @@ func benchCommand(g *global) *cobra.Command {
 	var boots int
 	var settings, recipes, extra []string
 	var boot string
+	var memory []string
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure boots, sizes and builds, and print them as tables",
 		Long: `Bench builds the node in both compression settings, boots it several times and
 prints Markdown tables: uptime at the milestones of the boot, memory and processes
 15 s later, bytes, and seconds of a build in which nothing and one file changed.
+With --memory it measures instead what builds of recipes/node.yaml need from a cache that
+holds nothing but downloads: seconds, and memory at its peak.
 The method is in docs/benchmarks.md.`,
 		Example: `  garboard bench
   garboard bench --boots 3 --setting fast
   garboard bench --recipe recipes/bench.yaml --recipe recipes/bench-containerd.yaml
-  garboard bench --boot disk --append garboard.data=none`,
+  garboard bench --boot disk --append garboard.data=none
+  garboard bench --memory fast,small,compile`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, stop, err := g.options()
@@ -49,6 +53,10 @@ The method is in docs/benchmarks.md.`,
 			if !ok {
 				return usageError{fmt.Errorf("--boot %q: known are kernel, uki, disk and iso", boot)}
 			}
+			if len(memory) > 0 {
+				r := &repro{global: g, buildFlags: flags, out: cmd.OutOrStdout()}
+				return r.memory(cmd.Context(), o, memory)
+			}
 			b := bench{o: o, g: g, arch: flags.arch, boots: boots, settings: settings, recipes: recipes, boot: kind, extra: extra, out: cmd.OutOrStdout()}
 			return b.run(cmd.Context())
 		},
@@ -58,6 +66,7 @@ The method is in docs/benchmarks.md.`,
 	cmd.Flags().StringSliceVar(&recipes, "recipe", []string{"recipes/bench.yaml"}, "recipes to boot; each has a pod that prints figures")
 	cmd.Flags().StringSliceVar(&settings, "setting", []string{"fast", "small"}, "compression settings to measure")
 	cmd.Flags().StringVar(&boot, "boot", "kernel", "what to boot: kernel, uki, disk or iso")
+	cmd.Flags().StringSliceVar(&memory, "memory", nil, "measure builds instead: fast and small (components compiled before), compile (everything)")
 	cmd.Flags().StringArrayVar(&extra, "append", nil, "further word of the kernel command line (repeatable)")
 	return cmd
 }

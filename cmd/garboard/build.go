@@ -47,7 +47,8 @@ func buildCommand(g *global) *cobra.Command {
 		Long: `Build writes the outputs that a recipe names, or those of --outputs, to
 OUTPUT/<recipe>-<arch>/, with manifest.json, sbom.cdx.json and SHA256SUMS:
 
-  initramfs  vmlinuz, initramfs.img and cmdline, for direct kernel boot
+  initramfs  vmlinuz, initramfs.img and cmdline, for direct kernel boot, and boot.ipxe
+             for the network
   uki        <recipe>.efi, a Unified Kernel Image: boots from UEFI firmware
   raw        <recipe>.raw, a disk image
   qcow2      <recipe>.qcow2, the same disk in QEMU's format

@@ -10,11 +10,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"garboard.local/builder"
 	"garboard.local/builder/component"
@@ -76,14 +74,6 @@ type repro struct {
 	components      bool
 	inject, against string
 	out             io.Writer
-}
-
-// circumstances are what must not reach the outputs.
-type circumstances struct {
-	root, cache, output, tmp, home string
-	env                            []string
-	umask, cpus                    int
-	user                           int // in a user namespace; -1: as this process
 }
 
 func (r *repro) run(ctx context.Context, args []string) (same bool, err error) {
@@ -184,17 +174,11 @@ func relativeTo(root, file string) (string, error) {
 
 // prepare makes the places of both builds: one as usual, one as unlike it as can be.
 func (r *repro) prepare(ctx context.Context, o builder.Options, scratch string) (first, second circumstances, err error) {
-	goEnv, err := exec.CommandContext(ctx, "go", "env", "GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GOSUMDB").Output()
+	goCache, shared, err := sharedGo(ctx)
 	if err != nil {
-		return first, second, fmt.Errorf("go env: %w; install Go", err)
+		return first, second, err
 	}
-	v := strings.Split(strings.TrimRight(string(goEnv), "\n"), "\n")
-	shared := []string{"GOMODCACHE=" + v[1], "GOPATH=" + v[2], "GOPROXY=" + v[3], "GOSUMDB=" + v[4]}
-	first = circumstances{
-		root: o.Root, cache: filepath.Join(scratch, "1", "cache"), output: filepath.Join(scratch, "1", "out"), tmp: filepath.Join(scratch, "1", "tmp"),
-		home: filepath.Join(scratch, "1", "home"), umask: 0o022, cpus: runtime.NumCPU(), user: -1,
-		env: append([]string{"TZ=UTC", "LANG=C", "LC_ALL=C", "USER=alice", "LOGNAME=alice"}, shared...),
-	}
+	first = usual(o, filepath.Join(scratch, "1"), shared)
 	base := filepath.Join(scratch, "2", "another place", "of quite another length")
 	second = circumstances{
 		root: filepath.Join(base, "sources"), cache: filepath.Join(base, "cache"), output: filepath.Join(base, "out"), tmp: filepath.Join(base, "tmp"),
@@ -210,19 +194,14 @@ func (r *repro) prepare(ctx context.Context, o builder.Options, scratch string) 
 			return first, second, err
 		}
 	}
-	goCaches := []string{v[0], v[0]}
+	goCaches := []string{goCache, goCache}
 	if r.components {
 		goCaches = []string{filepath.Join(scratch, "1", "go"), filepath.Join(base, "go")}
 	}
 	first.env, second.env = append(first.env, "GOCACHE="+goCaches[0]), append(second.env, "GOCACHE="+goCaches[1])
 
 	for _, c := range []circumstances{first, second} {
-		for _, d := range []string{c.cache, c.output, c.tmp, c.home} {
-			if err := os.MkdirAll(d, 0o755); err != nil {
-				return first, second, err
-			}
-		}
-		if err := linkTree(filepath.Join(c.cache, "blobs"), filepath.Join(o.Store.Dir(), "blobs"), func(name string) bool { return lockedBlobs(o)[name] }); err != nil {
+		if err := c.make(o); err != nil {
 			return first, second, err
 		}
 	}
@@ -256,22 +235,6 @@ func (r *repro) prepare(ctx context.Context, o builder.Options, scratch string) 
 	return first, second, nil
 }
 
-// lockedBlobs are the packages of the lock, which are downloads and not builds.
-func lockedBlobs(o builder.Options) map[string]bool {
-	out := map[string]bool{}
-	for _, ps := range o.Lock.Debian.Packages {
-		for _, p := range ps {
-			out[p.SHA256] = true
-		}
-	}
-	for _, ps := range o.Lock.Tools {
-		for _, p := range ps {
-			out[p.SHA256] = true
-		}
-	}
-	return out
-}
-
 // fakeClock makes the programs from Debian that a build runs see a day some
 // years from now. Our own code reads the clock past the C library; a test keeps it
 // from doing so where artefacts are made.
@@ -287,39 +250,23 @@ func fakeClock(ctx context.Context, o builder.Options) ([]string, error) {
 	return []string{debian.PreloadEnv + "=" + libs[0], "FAKETIME=+1000d", "NO_FAKE_STAT=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"}, nil
 }
 
-// otherUser is a user's number under which a build can run in a user namespace.
-func otherUser(ctx context.Context) (int, error) {
-	user := 4711
-	cmd := exec.CommandContext(ctx, "go", "version")
-	inNamespace(cmd, user)
-	if err := cmd.Run(); err != nil {
-		return -1, fmt.Errorf("no user namespace: %w", err)
-	}
-	return user, nil
-}
-
-func inNamespace(cmd *exec.Cmd, user int) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: user, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: user, HostID: os.Getgid(), Size: 1}},
-	}
-}
-
-func (c circumstances) describe() string {
-	s := fmt.Sprintf("the second build: in %s, umask %04o, %d processor(s) of %d, programs from Debian see another day, %s",
-		c.root, c.umask, c.cpus, runtime.NumCPU(), strings.Join(c.env[:6], " "))
-	if c.user >= 0 {
-		s += fmt.Sprintf(", user %d instead of %d", c.user, os.Getuid())
-	}
-	return s
-}
-
 // build runs a build as a process of its own.
 func (r *repro) build(ctx context.Context, c circumstances, recipe string) error {
-	self, err := os.Executable()
+	cmd, err := r.command(ctx, c, recipe)
 	if err != nil {
 		return err
+	}
+	if err := c.start(cmd); err != nil {
+		return err
+	}
+	return cmd.Wait()
+}
+
+// command is a build as a process of its own.
+func (r *repro) command(ctx context.Context, c circumstances, recipe string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
 	}
 	args := []string{"-C", c.root, "build", filepath.Join(c.root, recipe), "--arch", r.arch, "-o", c.output, "--gone", r.gone}
 	for _, m := range r.mirrors {
@@ -344,34 +291,7 @@ func (r *repro) build(ctx context.Context, c circumstances, recipe string) error
 			cmd.Env = append(cmd.Env, name+"="+v)
 		}
 	}
-	if err := c.start(cmd); err != nil {
-		return err
-	}
-	return cmd.Wait()
-}
-
-// start starts a process with the umask and on the processors of c: it inherits
-// them from the thread that starts it.
-func (c circumstances) start(cmd *exec.Cmd) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var all, some unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &all); err != nil {
-		return err
-	}
-	for i, n := 0, 0; n < c.cpus && i < len(all)*64; i++ {
-		if all.IsSet(i) {
-			some.Set(i)
-			n++
-		}
-	}
-	if err := unix.SchedSetaffinity(0, &some); err != nil {
-		return err
-	}
-	old := unix.Umask(c.umask)
-	err := cmd.Start()
-	unix.Umask(old)
-	return errors.Join(err, unix.SchedSetaffinity(0, &all))
+	return cmd, nil
 }
 
 // seedComponents gives both builds the compiled components of the usual cache.

@@ -152,7 +152,9 @@ func (g *global) testNode(ctx context.Context, flags buildFlags, run string, lon
 	if flags.output, err = filepath.Abs(flags.output); err != nil {
 		return err
 	}
-	flags.outputs = []string{string(recipe.Initramfs), string(recipe.Raw), string(recipe.ISO)}
+	if !long { // which boot every output that the recipes name
+		flags.outputs = []string{string(recipe.Initramfs), string(recipe.Raw), string(recipe.ISO)}
+	}
 	results, err := flags.build(ctx, g, files)
 	if err != nil {
 		return err
