@@ -28,7 +28,8 @@ func testCommand(g *global) *cobra.Command {
 
   unit        go test -race ./...
   components  the unit tests of patched Go components
-  node        builds the recipes node, test and test-containerd, boots them in QEMU
+  node        builds the recipes node, test, test-containerd and observed and a Debian with
+              systemd (which runs converted units), boots them in QEMU
               and has them prove what a node promises
   kernels     boots nodes with other kernels: the one for real machines
               (recipes/test-metal.yaml), and one out of an OCI image`,
@@ -137,7 +138,7 @@ const (
 )
 
 // testRecipes are what node tests boot.
-var testRecipes = []string{"recipes/node.yaml", "recipes/test.yaml", "recipes/test-containerd.yaml"}
+var testRecipes = []string{"recipes/node.yaml", "recipes/test.yaml", "recipes/test-containerd.yaml", "recipes/observed.yaml"}
 
 func (g *global) testNode(ctx context.Context, flags buildFlags, run string, long bool) error {
 	o, stop, err := g.options()
@@ -159,6 +160,11 @@ func (g *global) testNode(ctx context.Context, flags buildFlags, run string, lon
 	}
 	for _, r := range results {
 		printResult(os.Stderr, r)
+		if r.Recipe == "observed" {
+			if err := systemdImage(ctx, o, flags.output, r.Arch); err != nil {
+				return fmt.Errorf("a Debian with systemd for %s: %w", r.Arch, err)
+			}
+		}
 	}
 	args := []string{"-skip", "^" + kernelTests}
 	if run != "" {

@@ -34,6 +34,11 @@ func (w *writer) sandbox() {
 	f.service("Type", "oneshot")
 	f.service("RemainAfterExit", "yes")
 	f.service("Slice", w.name("", ".slice"))
+	if users := w.users(); len(users) > 0 {
+		file := path.Join(p.DataDir(), "sysusers.conf")
+		w.extra = append(w.extra, pod.File{Path: file, Mode: 0o644, Content: users})
+		f.service("ExecStart", command([]string{sysusers, file}))
+	}
 	f.service("ExecStart", command([]string{tmpfiles, "--remove", "--create", conf}))
 	if len(p.Sysctls) > 0 {
 		file := path.Join(p.DataDir(), "sysctl.conf")
@@ -44,7 +49,9 @@ func (w *writer) sandbox() {
 		w.extra = append(w.extra, pod.File{Path: file, Mode: 0o644, Content: []byte(b.String())})
 		f.service("ExecStart", command([]string{sysctl, "--strict", file}))
 	}
-	f.service("ExecStopPost", command([]string{tmpfiles, "--remove", conf}))
+	end := path.Join(p.DataDir(), "tmpfiles-end.conf")
+	w.extra = append(w.extra, pod.File{Path: end, Mode: 0o644, Content: fmt.Appendf(nil, "R %s\n", Word(path.Join(pod.StateDir, p.ID())))})
+	f.service("ExecStopPost", command([]string{tmpfiles, "--remove", end}))
 	w.namespaces(f)
 }
 

@@ -1,0 +1,4 @@
+package observed
+
+// Known are the differences that stay, with their reasons.
+var Known = []Difference{}
