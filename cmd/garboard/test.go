@@ -138,7 +138,7 @@ const (
 )
 
 // testRecipes are what node tests boot.
-var testRecipes = []string{"recipes/node.yaml", "recipes/test.yaml", "recipes/test-containerd.yaml", "recipes/observed.yaml"}
+var testRecipes = []string{"recipes/node.yaml", "recipes/test.yaml", "recipes/test-containerd.yaml"}
 
 func (g *global) testNode(ctx context.Context, flags buildFlags, run string, long bool) error {
 	o, stop, err := g.options()
@@ -160,11 +160,9 @@ func (g *global) testNode(ctx context.Context, flags buildFlags, run string, lon
 	}
 	for _, r := range results {
 		printResult(os.Stderr, r)
-		if r.Recipe == "observed" {
-			if err := systemdImage(ctx, o, flags.output, r.Arch); err != nil {
-				return fmt.Errorf("a Debian with systemd for %s: %w", r.Arch, err)
-			}
-		}
+	}
+	if err := g.observedImages(ctx, o, flags); err != nil {
+		return err
 	}
 	args := []string{"-skip", "^" + kernelTests}
 	if run != "" {

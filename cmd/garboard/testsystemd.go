@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -13,6 +14,22 @@ import (
 	"garboard.local/builder/rootfs"
 	"garboard.local/pod/systemd"
 )
+
+// observedImages builds what TestVMSystemd boots: a node, and a Debian with systemd.
+func (g *global) observedImages(ctx context.Context, o builder.Options, flags buildFlags) error {
+	flags.outputs = []string{string(recipe.Initramfs)}
+	results, err := flags.build(ctx, g, []string{filepath.Join(o.Root, "recipes/observed.yaml")})
+	if err != nil {
+		return err
+	}
+	for _, r := range results {
+		printResult(os.Stderr, r)
+		if err := systemdImage(ctx, o, flags.output, r.Arch); err != nil {
+			return fmt.Errorf("a Debian with systemd for %s: %w", r.Arch, err)
+		}
+	}
+	return nil
+}
 
 // systemdTools is the Debian that the tests run generated units on.
 var systemdTools = []string{"systemd", "mount"}
@@ -59,8 +76,9 @@ func systemdImage(ctx context.Context, o builder.Options, output, arch string) e
 		{"/etc/machine-id", "67617262d61f4e6f8a0173797374656d\n"}, // one that is there: no first boot
 		{"/etc/os-release", "ID=debian\nNAME=Debian\n"},
 		{"/etc/hostname", "observed\n"},
-		{"/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
-		{"/etc/group", "root:x:0:\ntty:x:5:\nsystemd-journal:x:999:\nnogroup:x:65534:\n"},
+		{"/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\nalice:x:1000:1000::/home/alice:/bin/sh\n"},
+		// Of the pods' numbers one user and one group is somebody's, the others are to be made.
+		{"/etc/group", "root:x:0:\ntty:x:5:\nsystemd-journal:x:999:\nnogroup:x:65534:\nalice:x:1000:\nstaff:x:3000:\n"},
 		{"/etc/fstab", ""},
 	} {
 		if err := tree.Add(rootfs.FromBytes(f.path, 0o644, []byte(f.content), "garboard", "what Debian makes at installation")); err != nil {

@@ -26,7 +26,7 @@ type world interface {
 	status() ([]byte, error)     // of all pods
 	steady(status []byte) []byte // what of it stays while nothing happens
 	remove(pod string) error     // ends a pod as an operator would
-	left(pod string) []string    // what of the pod's own directories is there
+	left(pod string) []string    // what of the pod is there after its end
 	power() error                // off
 }
 
@@ -240,7 +240,14 @@ func (systemd) remove(pod string) error {
 }
 
 func (systemd) left(pod string) []string {
-	list, _ := filepath.Glob("/*/lib/garboard/pods/default_" + pod + "/only-of-ended")
+	list, _ := filepath.Glob("/var/lib/garboard/pods/default_" + pod)
+	// A user that was made though its number is somebody's, and got another.
+	users, _ := os.ReadFile("/etc/passwd")
+	for line := range strings.Lines(string(users)) {
+		if f := strings.Split(line, ":"); len(f) > 2 && strings.HasPrefix(f[0], "pod-") && f[0] != "pod-"+f[2] {
+			list = append(list, "user "+strings.TrimSpace(line))
+		}
+	}
 	return list
 }
 
