@@ -29,12 +29,14 @@ const (
 	endedPod = "work"
 	// controlPod has units that are spoilt.
 	controlPod = "control"
+	// nodeName ends the names of static pods (recipes/node.yaml).
+	nodeName = "garboard"
 )
 
 // What there is to see before the pods are looked at, and after endedPod's end.
 var (
 	toHappen = []string{"work/main:stays:1", "work/side:stays:1", "plain/usual:stays:1", "plain/mighty:stays:1", "blocked/fails:exit:1", "control/fails:exit:1",
-		"again/flaky:exit:2", "again/main:exit:3", "again/once:exit:1", "grace/polite:exit:1", "grace/stubborn:SIGTERM:1", "probed/main:stays:2"}
+		"again/flaky:exit:2", "again/main:exit:3", "again/once:exit:1", "grace/polite:exit:1", "grace/stubborn:SIGTERM:1", "probed/main:stays:2", "twin/a-b:exit:1", "twin-a/b:exit:1"}
 	toEnd = []string{"work/main:exit:1", "work/side:exit:1"}
 )
 
@@ -66,7 +68,7 @@ func systemdLikeKubelet(t *testing.T, arch string) {
 		}
 		out := map[string]*corev1.PodStatus{}
 		for i, p := range list.Items {
-			out[strings.TrimSuffix(p.Name, "-observed")] = &list.Items[i].Status
+			out[strings.TrimSuffix(p.Name, "-"+nodeName)] = &list.Items[i].Status
 		}
 		return out
 	}, plans)
@@ -83,6 +85,9 @@ func systemdLikeKubelet(t *testing.T, arch string) {
 		if !caught[what] {
 			t.Errorf("negative control: a spoilt unit makes no difference in %q", controlPod+"/"+what)
 		}
+	}
+	if b, err := json.MarshalIndent(rows, "", " "); err != nil || os.WriteFile(filepath.Join(t.ArtifactDir(), "rows.json"), b, 0o644) != nil {
+		t.Errorf("the rows could not be kept: %v", err)
 	}
 	judgeObserved(t, rows)
 }
@@ -187,7 +192,7 @@ func withUnits(t *testing.T, m Machine, plans []*pod.Plan) Machine {
 	}
 	err = errors.Join(err, tree.Add(rootfs.FromBytes("/etc/systemd/system/collector.service", 0o644, []byte(collectorUnit), "test", "test")), enable("collector.service"))
 	for _, p := range plans {
-		err = errors.Join(err, enable("pod-default-"+p.Name+".target"))
+		err = errors.Join(err, enable(systemd.Target(p)))
 	}
 	b, rerr := os.ReadFile(m.Initrd)
 	if rerr != nil {
@@ -258,7 +263,8 @@ func runObserved(t *testing.T, m Machine, kind string, status func(*observed.Rep
 		if report, err = observed.Read(lines, b.nonce); err != nil {
 			return b.Console.Failure(err, "report")
 		}
-		return nil
+		kept, err := json.MarshalIndent(report, "", " ")
+		return errors.Join(err, os.WriteFile(filepath.Join(t.ArtifactDir(), "report"+kind+".json"), kept, 0o644))
 	})
 	for _, e := range report.Troubles {
 		t.Errorf("the collector of %s: %s", m.Name, e)

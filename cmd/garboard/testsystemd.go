@@ -75,7 +75,7 @@ func systemdImage(ctx context.Context, o builder.Options, output, arch string) e
 	for _, f := range []struct{ path, content string }{
 		{"/etc/machine-id", "67617262d61f4e6f8a0173797374656d\n"}, // one that is there: no first boot
 		{"/etc/os-release", "ID=debian\nNAME=Debian\n"},
-		{"/etc/hostname", "observed\n"},
+		{"/etc/hostname", "garboard\n"},
 		{"/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\nalice:x:1000:1000::/home/alice:/bin/sh\n"},
 		// Of the pods' numbers one user and one group is somebody's, the others are to be made.
 		{"/etc/group", "root:x:0:\ntty:x:5:\nsystemd-journal:x:999:\nnogroup:x:65534:\nalice:x:1000:\nstaff:x:3000:\n"},

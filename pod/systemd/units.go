@@ -128,6 +128,9 @@ func (w *writer) name(container, suffix string) string {
 	return b + suffix
 }
 
+// Target is the unit by which a pod is enabled, started and stopped.
+func Target(p *pod.Plan) string { return base(p.Namespace, p.Name) + ".target" }
+
 func (w *writer) title() string { return "pod " + w.plan.Namespace + "/" + w.plan.Name }
 
 // own is the section that says whose unit this is, and of a pod's target what
