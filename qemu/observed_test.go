@@ -264,11 +264,16 @@ func runObserved(t *testing.T, m Machine, kind string, status func(*observed.Rep
 	var report *observed.Report
 	runBoot(t, m, "observed-"+kind, bootLimit, func(b *boot) error {
 		began := time.Now()
-		done, err := b.sees(observed.Prefix+b.nonce+` (\d+)/`, 6*time.Minute)
+		first, err := b.sees(observed.Prefix+b.nonce+` 1/(\d+) `, 6*time.Minute)
 		if err != nil {
 			return err
 		}
-		t.Logf("report after %s of uptime %.1f s", time.Since(began).Round(time.Second), done.Line.Stamp)
+		t.Logf("%s: report after %s", kind, time.Since(began).Round(time.Second))
+		if last := first.Groups[1]; last != "1" {
+			if _, err := b.sees(observed.Prefix+b.nonce+" "+last+"/"+last+" ", time.Minute); err != nil {
+				return err
+			}
+		}
 		if kind == "systemd" {
 			exit, err := b.ends(endCeiling)
 			if err != nil {

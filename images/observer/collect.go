@@ -105,6 +105,9 @@ func collect(args []string) error {
 	return errors.Join(print(os.Stdout, nonce, r), w.power())
 }
 
+// lineLength is what fits into one record of the kernel's log beside a prefix, in bytes.
+const lineLength = 700
+
 // print writes a report in lines that no console cuts.
 func print(out io.Writer, nonce string, r report) error {
 	var z bytes.Buffer
@@ -112,7 +115,7 @@ func print(out io.Writer, nonce string, r report) error {
 	if err := errors.Join(json.NewEncoder(w).Encode(r), w.Close()); err != nil {
 		return err
 	}
-	chunks := slices.Collect(slices.Chunk([]byte(base64.StdEncoding.EncodeToString(z.Bytes())), 900))
+	chunks := slices.Collect(slices.Chunk([]byte(base64.StdEncoding.EncodeToString(z.Bytes())), lineLength))
 	for i, c := range chunks {
 		if _, err := fmt.Fprintf(out, "OBSERVED %s %d/%d %s\n", nonce, i+1, len(chunks), c); err != nil {
 			return err
