@@ -46,7 +46,35 @@ var (
 // wrong are seen to be. What the kubelet's pods see is kept from the last run of the
 // long test, which runs both.
 func TestVMSystemd(t *testing.T) {
-	plans := observedPlans(t)
+	compareWorlds(t, keptKubelet(t), underSystemd(t, AMD64, ""))
+}
+
+// Out of an unpacked image (convert --images) it is the same, and rather more so.
+func TestVMLongSystemdImages(t *testing.T) {
+	dir := t.TempDir()
+	image := filepath.Join(dir, pod.ImageDir("localhost/garboard/observer:1"))
+	b, err := os.ReadFile(filepath.Join(*imagesFlag, "systemd-amd64", "observer"))
+	if err != nil {
+		t.Fatalf("%v: %s", err, buildFirst)
+	}
+	err = os.MkdirAll(filepath.Join(image, "rootfs"), 0o755)
+	err = errors.Join(err, os.WriteFile(filepath.Join(image, "rootfs/observer"), b, 0o755), os.WriteFile(filepath.Join(image, "config.json"), []byte("{\"config\": {\"WorkingDir\": \"/\"}}\n"), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := withoutControl(t, observed.Rows(keptKubelet(t), underSystemd(t, AMD64, dir)))
+	unexplained, _, err := observed.Explained(rows, observed.Known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range unexplained {
+		t.Errorf("%s: kubelet %s, systemd with images %s", r.Key, orAbsent(r.Kubelet), orAbsent(r.Systemd))
+	}
+}
+
+// keptKubelet is what the kubelet's pods saw in the last run of the long test.
+func keptKubelet(t *testing.T) []observed.Fact {
+	t.Helper()
 	var kubelet []observed.Fact
 	b, err := os.ReadFile(observedKubelet)
 	if err == nil {
@@ -55,14 +83,13 @@ func TestVMSystemd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareWorlds(t, kubelet, underSystemd(t, AMD64, plans))
+	return kubelet
 }
 
 func TestVMLongSystemd(t *testing.T) { eachArch(t, bothWorlds) }
 
 func bothWorlds(t *testing.T, arch string) {
-	plans := observedPlans(t)
-	systemd, kubelet := underSystemd(t, arch, plans), underKubelet(t, arch, plans)
+	systemd, kubelet := underSystemd(t, arch, ""), underKubelet(t, arch)
 	fresh, err := json.MarshalIndent(kubelet, "", " ")
 	if err != nil {
 		t.Fatal(err)
@@ -71,8 +98,10 @@ func bothWorlds(t *testing.T, arch string) {
 	compareWorlds(t, kubelet, systemd)
 }
 
-func underSystemd(t *testing.T, arch string, plans []*pod.Plan) []observed.Fact {
-	return runObserved(t, withUnits(t, testMachine(t, "systemd-"+arch), plans), "systemd", func(r *observed.Report) map[string]*corev1.PodStatus {
+// underSystemd runs the units of the pods; images is a directory of unpacked images, or "".
+func underSystemd(t *testing.T, arch, images string) []observed.Fact {
+	plans := observedPlans(t, images)
+	return runObserved(t, withUnits(t, testMachine(t, "systemd-"+arch), plans, images), "systemd", func(r *observed.Report) map[string]*corev1.PodStatus {
 		out := map[string]*corev1.PodStatus{}
 		for _, p := range plans {
 			s, err := systemd.Status(p, strings.NewReader(r.Status))
@@ -85,7 +114,8 @@ func underSystemd(t *testing.T, arch string, plans []*pod.Plan) []observed.Fact 
 	}, plans)
 }
 
-func underKubelet(t *testing.T, arch string, plans []*pod.Plan) []observed.Fact {
+func underKubelet(t *testing.T, arch string) []observed.Fact {
+	plans := observedPlans(t, "")
 	return runObserved(t, testMachine(t, "observed-"+arch), "kubelet", func(r *observed.Report) map[string]*corev1.PodStatus {
 		var list corev1.PodList
 		if err := json.Unmarshal([]byte(r.Status), &list); err != nil {
@@ -101,9 +131,14 @@ func underKubelet(t *testing.T, arch string, plans []*pod.Plan) []observed.Fact 
 
 // compareWorlds judges the table of two worlds.
 func compareWorlds(t *testing.T, kubelet, systemd []observed.Fact) {
-	var rows []observed.Row
+	judgeObserved(t, withoutControl(t, observed.Rows(kubelet, systemd)))
+}
+
+// withoutControl takes the rows of the spoilt pod out, in which the spoiling must be seen.
+func withoutControl(t *testing.T, all []observed.Row) (rows []observed.Row) {
+	t.Helper()
 	caught := map[string]bool{}
-	for _, r := range observed.Rows(kubelet, systemd) {
+	for _, r := range all {
 		if name, what, _ := strings.Cut(r.Key, "/"); name == controlPod || strings.HasPrefix(r.Key, controlPod+": ") {
 			caught[what] = caught[what] || r.Differs()
 			continue
@@ -115,7 +150,7 @@ func compareWorlds(t *testing.T, kubelet, systemd []observed.Fact) {
 			t.Errorf("negative control: a spoilt unit makes no difference in %q", controlPod+"/"+what)
 		}
 	}
-	judgeObserved(t, rows)
+	return rows
 }
 
 func judgeObserved(t *testing.T, rows []observed.Row) {
@@ -157,7 +192,7 @@ func orAbsent(s string) string {
 	return s
 }
 
-func observedPlans(t *testing.T) []*pod.Plan {
+func observedPlans(t *testing.T, images string) []*pod.Plan {
 	t.Helper()
 	files, err := filepath.Glob(observedDir + "/manifests/*.yaml")
 	if err != nil || len(files) < 5 {
@@ -169,7 +204,7 @@ func observedPlans(t *testing.T) []*pod.Plan {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, _, err := pod.Translate(docs[0], pod.Options{Target: pod.Systemd, ObjectsDir: observedDir + "/objects"})
+		p, _, err := pod.Translate(docs[0], pod.Options{Target: pod.Systemd, ObjectsDir: observedDir + "/objects", ImagesDir: images})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +226,7 @@ TTYPath=/dev/console
 
 // withUnits lays the units of the pods over the machine's initramfs, as convert
 // writes them, enabled as systemctl enable would; those of controlPod are spoilt.
-func withUnits(t *testing.T, m Machine, plans []*pod.Plan) Machine {
+func withUnits(t *testing.T, m Machine, plans []*pod.Plan, images string) Machine {
 	t.Helper()
 	dir := t.TempDir()
 	var files []pod.File
@@ -207,17 +242,23 @@ func withUnits(t *testing.T, m Machine, plans []*pod.Plan) Machine {
 	}
 	spoil(t, filepath.Join(dir, systemd.UnitDir, "pod-default-"+controlPod+"-main.service"))
 	tree := rootfs.New()
-	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		fi, err := d.Info()
-		if err != nil {
-			return err
-		}
-		b, err := os.ReadFile(p)
-		return errors.Join(err, tree.Add(rootfs.FromBytes(strings.TrimPrefix(p, dir), uint32(fi.Mode().Perm()), b, "convert", "test")))
-	})
+	lay := func(dir, at string) error {
+		return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			fi, err := d.Info()
+			if err != nil {
+				return err
+			}
+			b, err := os.ReadFile(p)
+			return errors.Join(err, tree.Add(rootfs.FromBytes(at+strings.TrimPrefix(p, dir), uint32(fi.Mode().Perm()), b, "convert", "test")))
+		})
+	}
+	err := lay(dir, "")
+	if images != "" {
+		err = errors.Join(err, lay(images, images))
+	}
 	wants := "/etc/systemd/system/multi-user.target.wants/"
 	enable := func(unit string) error {
 		return tree.Add(rootfs.Entry{Path: wants + unit, Kind: rootfs.Symlink, Mode: 0o777, Link: "../" + unit, Origin: "test", Reason: "enabled"})

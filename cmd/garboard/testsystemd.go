@@ -96,6 +96,7 @@ func systemdImage(ctx context.Context, o builder.Options, output, arch string) e
 	kernel := filepath.Join(output, "observed-"+arch, builder.KernelName)
 	return errors.Join(os.MkdirAll(dir, 0o755),
 		copyTo(filepath.Join(dir, builder.InitramfsName), file), copyTo(filepath.Join(dir, builder.KernelName), kernel),
+		copyTo(filepath.Join(dir, "observer"), own["observer"].Path), // of which a test makes an image
 		os.WriteFile(filepath.Join(dir, builder.CmdlineName), []byte("rdinit=/usr/lib/systemd/systemd systemd.unit=multi-user.target systemd.show_status=no quiet loglevel=5\n"), 0o644))
 }
 
