@@ -53,7 +53,7 @@ func collect(args []string) error {
 	f := flag.NewFlagSet("collect", flag.ContinueOnError)
 	dir := f.String("from", "/observed", "directory of the events")
 	of := f.String("of", "", "kubelet or systemd")
-	ceiling := f.Duration("ceiling", 3*time.Minute, "how long to wait for the events, at most")
+	ceiling := f.Duration("ceiling", 150*time.Second, "how long to wait for the events, at most")
 	host := f.String("host", "/", "the machine's root directory")
 	if err := f.Parse(args); err != nil {
 		return err

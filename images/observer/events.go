@@ -67,6 +67,7 @@ func (d *diary) write(e Event) error {
 		return err
 	}
 	_, err = f.Write(append(b, '\n'))
+	fmt.Printf("observer: %s, run %d: %s\n", e.Who, e.Run, e.What) // for who reads the console
 	return errors.Join(err, f.Close())
 }
 
