@@ -201,7 +201,17 @@ func (k kubelet) status() ([]byte, error) {
 	return b, err
 }
 
-func (k kubelet) steady(b []byte) []byte { return b }
+// steady puts the pods in order: a kubelet lists them in any.
+func (k kubelet) steady(b []byte) []byte {
+	var list struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(b, &list); err != nil {
+		return b
+	}
+	slices.SortFunc(list.Items, func(x, y json.RawMessage) int { return bytes.Compare(x, y) })
+	return fmt.Append(nil, list.Items)
+}
 
 func (k kubelet) remove(pod string) error {
 	return os.Remove(filepath.Join(k.host, "etc/kubernetes/manifests", pod+".yaml"))

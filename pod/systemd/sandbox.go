@@ -102,9 +102,9 @@ func (w *writer) mount(v pod.Volume) string {
 	f.add("Mount", "What", "tmpfs")
 	f.add("Mount", "Where", raw(v.Source))
 	f.add("Mount", "Type", "tmpfs")
-	options := "mode=0777,nosuid,nodev"
+	options := "mode=1777,nosuid,nodev" // the sticky bit, which a kubelet's have too
 	if v.Group != nil {
-		options = fmt.Sprintf("mode=2777,nosuid,nodev,gid=%d", *v.Group)
+		options = fmt.Sprintf("mode=3777,nosuid,nodev,gid=%d", *v.Group)
 	}
 	if v.Size > 0 {
 		options += fmt.Sprintf(",size=%d", v.Size)

@@ -97,9 +97,6 @@ func (f *facts) container(c corev1.Container) {
 		return
 	}
 	f.add(c.Name, "life", "%s", life(events))
-	if n := longestWait(events); n > 0 {
-		f.add(c.Name, "pause before a later start", "%s", n)
-	}
 	for _, e := range events {
 		if e.Look != nil {
 			f.look(c, e.Look)
@@ -122,33 +119,6 @@ func life(events []Event) string {
 		words = append(words, w)
 	}
 	return strings.Join(words, ", ")
-}
-
-// wait is how long a container was let wait, as coarse as two worlds can be compared.
-type wait int
-
-func (w wait) String() string {
-	return map[wait]string{1: "less than 5 s each time", 2: "5 s or more at the second, less at the first", 3: "5 s or more from the first on"}[w]
-}
-
-// longestWait tells a back-off from its absence; 0 where nothing exited and began again.
-func longestWait(events []Event) wait {
-	const long = 5e9
-	var gaps []bool
-	for i, e := range events {
-		if i > 0 && e.What == "start" && events[i-1].What == "exit" {
-			gaps = append(gaps, e.At-events[i-1].At >= long)
-		}
-	}
-	switch {
-	case len(gaps) == 0:
-		return 0
-	case gaps[0]:
-		return 3
-	case slices.Contains(gaps, true):
-		return 2
-	}
-	return 1
 }
 
 // volatile are variables whose values are another in each run.
@@ -178,13 +148,17 @@ func (f *facts) look(c corev1.Container, l *Look) {
 		add("variable "+name, "%s", value)
 	}
 	add("name of the machine", "%s", l.Hostname)
-	add("network interfaces", "%s", strings.Join(l.Interfaces, ", "))
-	for _, n := range []string{"net", "ipc", "pid", "uts"} {
+	for _, n := range []string{"net", "ipc", "uts"} {
 		add(n+" namespace", "%s", f.whose(c.Name, n, l.Namespaces[n]))
 	}
+	if l.Namespaces["net"] != f.report.Namespaces["net"] { // the machine's are also those of other pods
+		add("network interfaces", "%s", strings.Join(l.Interfaces, ", "))
+	}
+	// Its number may be that of another, which has ended: nobody holds a container's.
+	add("has the machine's PID namespace", "%s", yes(l.Namespaces["pid"] == f.report.Namespaces["pid"]))
 	add("is process 1", "%s", yes(l.First))
 	add("sees the machine's processes", "%s", yes(l.Processes))
-	add("oom_score_adj", "%s", l.OOM)
+	add("oom_score_adj", "%s", score(l.OOM))
 	add("standard input", "%s", l.Stdin)
 	add("writing to /", "%s", l.Root)
 	add("opening /dev/kmsg", "%s", l.Devices)
@@ -204,6 +178,15 @@ func (f *facts) look(c corev1.Container, l *Look) {
 			add(m.MountPath+"/"+n, "%s", strconv.Quote(p.Files[n]))
 		}
 	}
+}
+
+// score is an oom_score_adj; one that a kubelet makes of a container's and the machine's
+// memory is another on each machine.
+func score(s string) string {
+	if n, err := strconv.Atoi(s); err == nil && n > 2 && n < 999 {
+		return "by its share of the memory"
+	}
+	return s
 }
 
 // whose is a namespace in words: the machine's, shared within the pod, or the container's own.

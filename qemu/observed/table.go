@@ -84,7 +84,7 @@ func Write(w io.Writer, rows []Row, known []Difference) error {
 		}
 	}
 	p := printer{w: w}
-	p.line("<!-- Written by TestVMSystemd (qemu/systemd_test.go) from two runs; GARBOARD_UPDATE=1 writes it anew. -->")
+	p.line("<!-- Written by TestVMSystemd and TestVMLongSystemd (qemu/observed_test.go) from what they ran; GARBOARD_UPDATE=1 writes it anew. -->")
 	p.line("# The same pods under a kubelet and under systemd")
 	p.line("")
 	p.line("The manifests in [qemu/testdata/observed](../qemu/testdata/observed/manifests) were run twice: as static pods of a Garboard node (kubelet and cri-o), and")
@@ -92,33 +92,59 @@ func Write(w io.Writer, rows []Row, known []Difference) error {
 	p.line("for the pods' status. Of %d observations %d differ. What a field means is in [pod-mapping.md](pod-mapping.md).", len(rows), differ)
 	p.line("")
 	p.line("## What differs, and why")
+	told := map[string]bool{}
 	for _, d := range known {
 		re, err := regexp.Compile("^(?:" + d.Keys + ")$")
 		if err != nil {
 			return err
 		}
+		var these []Row
+		for _, r := range rows {
+			if r.Differs() && !told[r.Key] && re.MatchString(r.Key) {
+				these, told[r.Key] = append(these, r), true
+			}
+		}
 		p.line("")
 		p.line("%s", d.Why)
 		p.line("")
-		p.line("| observation | kubelet + cri-o | systemd |")
-		p.line("|---|---|---|")
-		for _, r := range rows {
-			if r.Differs() && re.MatchString(r.Key) {
-				p.row(r)
-			}
+		p.line("| observation | of | kubelet + cri-o | systemd |")
+		p.line("|---|---|---|---|")
+		for _, g := range folded(these) {
+			p.line("| %s | %s | %s | %s |", cell(g.what), g.of(), cell(g.Kubelet), cell(g.Systemd))
 		}
 	}
 	p.line("")
 	p.line("## What is the same")
 	p.line("")
-	p.line("| observation | both |")
-	p.line("|---|---|")
-	for _, r := range rows {
-		if !r.Differs() {
-			p.line("| %s | %s |", cell(r.Key), cell(r.Kubelet))
-		}
+	p.line("| observation | of | both |")
+	p.line("|---|---|---|")
+	for _, g := range folded(slices.DeleteFunc(slices.Clone(rows), Row.Differs)) {
+		p.line("| %s | %s | %s |", cell(g.what), g.of(), cell(g.Kubelet))
 	}
 	return p.err
+}
+
+// group are rows of which the same was observed in several containers.
+type group struct {
+	Row
+	what   string
+	owners []string
+}
+
+func (g group) of() string { return strings.Join(g.owners, ", ") }
+
+// folded puts rows together that say the same of several containers or pods.
+func folded(rows []Row) []group {
+	var out []group
+	for _, r := range rows {
+		owner, what, _ := strings.Cut(r.Key, ": ")
+		i := slices.IndexFunc(out, func(g group) bool { return g.what == what && g.Kubelet == r.Kubelet && g.Systemd == r.Systemd })
+		if i < 0 {
+			out, i = append(out, group{Row: r, what: what}), len(out)
+		}
+		out[i].owners = append(out[i].owners, owner)
+	}
+	return out
 }
 
 type printer struct {
@@ -130,10 +156,6 @@ func (p *printer) line(format string, args ...any) {
 	if _, err := fmt.Fprintf(p.w, format+"\n", args...); p.err == nil {
 		p.err = err
 	}
-}
-
-func (p *printer) row(r Row) {
-	p.line("| %s | %s | %s |", cell(r.Key), cell(r.Kubelet), cell(r.Systemd))
 }
 
 func cell(s string) string {
