@@ -240,7 +240,7 @@ func (t *translation) fieldRef(at string, r *corev1.ObjectFieldSelector, variabl
 		for _, k := range sortedKeys(m) {
 			fmt.Fprintf(&b, "%s=%s\n", k, strconv.Quote(m[k]))
 		}
-		return b.String(), true
+		return strings.TrimSuffix(b.String(), "\n"), true // as a kubelet writes it
 	case "spec.serviceAccountName":
 		return t.pod.Spec.ServiceAccountName, true
 	case "spec.nodeName":

@@ -34,7 +34,7 @@ func metadataEntries() []Entry {
 
 func podEntries() []Entry {
 	return []Entry{
-		row("spec.restartPolicy", yes("as for the kubelet; back-off 1 s to 30 s"), yes("Always and OnFailure: Restart= with RestartSec=10s growing to 300 s; OnFailure and Never: RemainAfterExit=, so that the exit status stays readable and nothing runs twice. With OnFailure a death by a SIGTERM, SIGINT, SIGHUP or SIGPIPE from elsewhere counts as success, as systemd has it")),
+		row("spec.restartPolicy", yes("as for the kubelet; back-off 1 s to 30 s"), yes("Always and OnFailure: Restart= with RestartSec= growing from 1 s to 300 s (before systemd 254: 10 s); OnFailure and Never: RemainAfterExit=, so that the exit status stays readable and nothing runs twice. With OnFailure a death by a SIGTERM, SIGINT, SIGHUP or SIGPIPE from elsewhere counts as success, as systemd has it")),
 		row("spec.terminationGracePeriodSeconds", yes("seconds between SIGTERM and SIGKILL; default 30"), yes("TimeoutStopSec=; default 30; SIGTERM to the main process, SIGKILL to all (KillMode=mixed). systemd counts it anew after ExecStop=, so with a preStop hook the limit of the whole is twice as long")),
 		row("spec.activeDeadlineSeconds", no(notYet+"end the program itself, or "+asPod), yes("RuntimeMaxSec= of each container, with restartPolicy Never; refused with others, since systemd counts per run")),
 		row("spec.hostNetwork", yes("true is what a host service has; false is refused"), yes("true: the host's network; otherwise PrivateNetwork=, one network per pod (JoinsNamespaceOf=) with a loopback interface only: systemd has no CNI")),

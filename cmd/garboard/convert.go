@@ -48,7 +48,7 @@ Exit status 1: a manifest is wrong or refused; 2: the command line is wrong.`,
   garboard convert etcd.yaml --output /
   garboard convert pods.yaml --to systemd --objects /etc/kubernetes/objects --output out/units
   garboard convert recipes/services/*.yaml --to table
-  systemctl show --timestamp=unix 'pod-*' | garboard convert etcd.yaml --status -
+  systemctl show --all --timestamp=unix 'pod-*' | garboard convert etcd.yaml --status -
   garboard convert recipes/services/node-exporter.yaml --to table --status services.json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -68,7 +68,7 @@ Exit status 1: a manifest is wrong or refused; 2: the command line is wrong.`,
 	x.StringVarP(&f.output, "output", "o", "", "write below this directory instead of printing")
 	x.BoolVar(&f.prune, "prune", false, "with --output: remove the units of all other pods there")
 	x.BoolVar(&f.explain, "explain", false, "say field by field what happens, and write nothing")
-	x.StringVar(&f.status, "status", "", "print the Pods with their status, read from this output of systemctl show --timestamp=unix, or with --to table from a node's /run/garboard/services.json (- is standard input)")
+	x.StringVar(&f.status, "status", "", "print the Pods with their status, read from this output of systemctl show --all --timestamp=unix, or with --to table from a node's /run/garboard/services.json (- is standard input)")
 	x.BoolVar(&f.asJSON, "json", false, "print as JSON")
 	x.StringVar(&f.options.ObjectsDir, "objects", "", "directory with configmaps/NAMESPACE/NAME/KEY and secrets/NAMESPACE/NAME/KEY")
 	x.StringVar(&f.options.ImagesDir, "images", "", "absolute directory with unpacked images: IMAGE/rootfs and IMAGE/config.json; default: programs are the machine's own")

@@ -28,7 +28,8 @@ func testCommand(g *global) *cobra.Command {
 
   unit        go test -race ./...
   components  the unit tests of patched Go components
-  node        builds the recipes node, test and test-containerd, boots them in QEMU
+  node        builds the recipes node, test, test-containerd and observed and a Debian with
+              systemd (which runs converted units), boots them in QEMU
               and has them prove what a node promises
   kernels     boots nodes with other kernels: the one for real machines
               (recipes/test-metal.yaml), and one out of an OCI image`,
@@ -161,6 +162,9 @@ func (g *global) testNode(ctx context.Context, flags buildFlags, run string, lon
 	}
 	for _, r := range results {
 		printResult(os.Stderr, r)
+	}
+	if err := g.observedImages(ctx, o, flags); err != nil {
+		return err
 	}
 	args := []string{"-skip", "^" + kernelTests}
 	if run != "" {

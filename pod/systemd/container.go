@@ -100,9 +100,11 @@ func (w *writer) restart(f *file, s *pod.Service) {
 		return
 	}
 	f.service("Restart", map[string]string{"Always": "always", "OnFailure": "on-failure"}[s.Restart])
-	f.service("RestartSec", "10s")
-	if w.Version >= versionDirect {
-		f.service("RestartSteps", "5") // 10, 20, 39, 77, 152, 300 seconds: nearly the kubelet's doubling
+	if w.Version < versionDirect {
+		f.service("RestartSec", "10s")
+	} else {
+		f.service("RestartSec", "1s")  // a kubelet starts at once the first time,
+		f.service("RestartSteps", "5") // then after 10, 20, 40 ...: here it is 1, 3, 10, 31, 96, 300 seconds
 		f.service("RestartMaxDelaySec", "300s")
 		if s.Kind == pod.InitContainer {
 			f.service("RestartMode", "direct") // those that require it go on waiting
@@ -133,6 +135,13 @@ func (w *writer) context(f *file, s *pod.Service) error {
 		f.service("WorkingDirectory", raw(s.Dir))
 	}
 	search := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	// What a runtime gives every container, and systemd does not, or something else.
+	for _, e := range []pod.Setting{{Name: "PATH", Value: search}, {Name: "HOME", Value: home(s)}} {
+		given := func(x pod.Setting) bool { return x.Name == e.Name }
+		if e.Value != "" && !slices.ContainsFunc(s.Env, given) && !slices.ContainsFunc(s.SecretEnv, given) {
+			f.service("Environment", Word(e.Name+"="+e.Value))
+		}
+	}
 	for _, e := range s.Env {
 		f.service("Environment", Word(e.Name+"="+e.Value))
 		if e.Name == "PATH" && e.Value != "" {
@@ -166,6 +175,18 @@ func (w *writer) context(f *file, s *pod.Service) error {
 	}
 	w.security(f, s)
 	return nil
+}
+
+// home is the variable HOME of who is no name, which systemd would look up: root's, and
+// what a runtime takes for a number that its image does not know.
+func home(s *pod.Service) string {
+	switch {
+	case s.User == "" || s.User == "0":
+		return "/root"
+	case s.User[0] >= '0' && s.User[0] <= '9':
+		return "/"
+	}
+	return ""
 }
 
 func (w *writer) bringProbe(f *file) {

@@ -85,7 +85,7 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, _ := write(t, root, one, false)
-	if len(all) != 8 {
+	if len(all) != 9 {
 		t.Errorf("written %q", all)
 	}
 	if again, removed := write(t, root, one, false); len(again)+len(removed) != 0 {

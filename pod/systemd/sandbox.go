@@ -34,6 +34,11 @@ func (w *writer) sandbox() {
 	f.service("Type", "oneshot")
 	f.service("RemainAfterExit", "yes")
 	f.service("Slice", w.name("", ".slice"))
+	if users := w.users(); len(users) > 0 {
+		file := path.Join(p.DataDir(), "sysusers.conf")
+		w.extra = append(w.extra, pod.File{Path: file, Mode: 0o644, Content: users})
+		f.service("ExecStart", command([]string{sysusers, file}))
+	}
 	f.service("ExecStart", command([]string{tmpfiles, "--remove", "--create", conf}))
 	if len(p.Sysctls) > 0 {
 		file := path.Join(p.DataDir(), "sysctl.conf")
@@ -44,7 +49,9 @@ func (w *writer) sandbox() {
 		w.extra = append(w.extra, pod.File{Path: file, Mode: 0o644, Content: []byte(b.String())})
 		f.service("ExecStart", command([]string{sysctl, "--strict", file}))
 	}
-	f.service("ExecStopPost", command([]string{tmpfiles, "--remove", conf}))
+	end := path.Join(p.DataDir(), "tmpfiles-end.conf")
+	w.extra = append(w.extra, pod.File{Path: end, Mode: 0o644, Content: fmt.Appendf(nil, "R %s\n", Word(path.Join(pod.StateDir, p.ID())))})
+	f.service("ExecStopPost", command([]string{tmpfiles, "--remove", end}))
 	w.namespaces(f)
 }
 
@@ -95,9 +102,9 @@ func (w *writer) mount(v pod.Volume) string {
 	f.add("Mount", "What", "tmpfs")
 	f.add("Mount", "Where", raw(v.Source))
 	f.add("Mount", "Type", "tmpfs")
-	options := "mode=0777,nosuid,nodev"
+	options := "mode=1777,nosuid,nodev" // the sticky bit, which a kubelet's have too
 	if v.Group != nil {
-		options = fmt.Sprintf("mode=2777,nosuid,nodev,gid=%d", *v.Group)
+		options = fmt.Sprintf("mode=3777,nosuid,nodev,gid=%d", *v.Group)
 	}
 	if v.Size > 0 {
 		options += fmt.Sprintf(",size=%d", v.Size)

@@ -18,8 +18,9 @@ import (
 )
 
 // ShowCommand is what has to be asked on the machine; its output is Status' input.
+// Without --all systemctl leaves out what has ended.
 func ShowCommand(p *pod.Plan) string {
-	return "systemctl show --timestamp=unix -- " + "'" + base(p.Namespace, p.Name) + "*'"
+	return "systemctl show --all --timestamp=unix -- " + "'" + base(p.Namespace, p.Name) + "*'"
 }
 
 // maxLine is the longest line of systemctl show that is read, in bytes.
@@ -50,7 +51,7 @@ func properties(r io.Reader) (map[string]map[string]string, error) {
 	return out, s.Err()
 }
 
-// Status makes a pod's status of what `systemctl show --timestamp=unix` says of
+// Status makes a pod's status of what `systemctl show --all --timestamp=unix` says of
 // its units, as a kubelet would report it.
 func Status(p *pod.Plan, show io.Reader) (*corev1.Pod, error) {
 	units, err := properties(show)
@@ -161,8 +162,6 @@ func terminated(u map[string]string, started, ended metav1.Time) *corev1.Contain
 	switch {
 	case u["Result"] == "oom-kill":
 		t.Reason = "OOMKilled"
-	case u["Result"] == "timeout" && t.ExitCode != 0:
-		t.Reason = "DeadlineExceeded"
 	case t.ExitCode != 0:
 		t.Reason = "Error"
 	}

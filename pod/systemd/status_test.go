@@ -111,7 +111,7 @@ func TestStatus(t *testing.T) {
 func TestStatusErrors(t *testing.T) {
 	p := statusPlan(t, "Always")
 	for in, want := range map[string]string{
-		"": "systemctl show --timestamp=unix -- 'pod-ns-p*'",
+		"": "systemctl show --all --timestamp=unix -- 'pod-ns-p*'",
 		"Id=" + unitI + "\nExecMainStartTimestamp=Sun 2026-11-29 20:00:18 UTC\n": "add --timestamp=unix",
 	} {
 		if _, err := Status(p, strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), want) {

@@ -21,6 +21,7 @@ const UnitDir = "/etc/systemd/system"
 const (
 	systemctl = "/usr/bin/systemctl"
 	tmpfiles  = "/usr/bin/systemd-tmpfiles"
+	sysusers  = "/usr/bin/systemd-sysusers"
 	sysctl    = "/usr/lib/systemd/systemd-sysctl"
 )
 
@@ -31,8 +32,9 @@ type Options struct {
 }
 
 const (
-	defaultVersion   = 257
-	defaultProbePath = "/usr/lib/garboard/probe"
+	defaultVersion = 257
+	// DefaultProbePath is where the probe program is if nothing else is said.
+	DefaultProbePath = "/usr/lib/garboard/probe"
 	// oldest is what Debian 12 has. Before it, commands have no ":" and
 	// namespaces cannot be joined for IPC.
 	oldest = 252
@@ -78,7 +80,7 @@ func Units(p *pod.Plan, o Options) ([]pod.File, error) {
 		o.Version = defaultVersion
 	}
 	if o.ProbePath == "" {
-		o.ProbePath = defaultProbePath
+		o.ProbePath = DefaultProbePath
 	}
 	if o.Version < oldest {
 		return nil, fmt.Errorf("systemd %d: %d is the oldest that units can be written for", o.Version, oldest)
@@ -125,6 +127,9 @@ func (w *writer) name(container, suffix string) string {
 	}
 	return b + suffix
 }
+
+// Target is the unit by which a pod is enabled, started and stopped.
+func Target(p *pod.Plan) string { return base(p.Namespace, p.Name) + ".target" }
 
 func (w *writer) title() string { return "pod " + w.plan.Namespace + "/" + w.plan.Name }
 

@@ -75,7 +75,7 @@ func (m *machine) write(path string, b []byte, mode os.FileMode) {
 // programs puts a stand-in where each unit expects its program: verify looks
 // whether it is there.
 func (m *machine) programs(plans []*pod.Plan) {
-	all := []string{systemctl, tmpfiles, sysctl, defaultProbePath}
+	all := []string{systemctl, tmpfiles, sysctl, sysusers, DefaultProbePath}
 	for _, p := range plans {
 		for _, s := range p.Services {
 			for _, argv := range [][]string{s.Argv, s.PreStop, s.PostStart} {

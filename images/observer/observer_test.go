@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Events are whole lines in the container's own file, and runs are counted by them.
+func TestDiary(t *testing.T) {
+	d := diary{dir: t.TempDir(), who: "pod/main"}
+	for want := range 3 {
+		n, err := d.runs()
+		if err != nil || n != want {
+			t.Fatalf("%d runs, %v; want %d", n, err, want)
+		}
+		d.number = n + 1
+		if err := d.write(Event{What: "start", Look: &Look{Args: []string{"a\nb"}}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.write(Event{What: "exit", Code: 3}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(d.dir, "pod.main.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last int64
+	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	if len(lines) != 6 {
+		t.Fatalf("%d lines:\n%s", len(lines), b)
+	}
+	for i, l := range lines {
+		var e Event
+		if err := json.Unmarshal(l, &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Who != "pod/main" || e.Run != i/2+1 || e.At < last {
+			t.Errorf("line %d: %s", i, l)
+		}
+		last = e.At
+	}
+	past := time.Now().Add(-time.Second)
+	if err := awaitEvents(d.dir, []string{"pod/main:start:3", "pod/main:exit:1"}, past); err != nil {
+		t.Error(err)
+	}
+	for _, absent := range []string{"pod/main:start:4", "pod/main:star:1", "pod/other:start:1", "malformed"} {
+		if err := awaitEvents(d.dir, []string{absent}, past); err == nil {
+			t.Errorf("%s is said to have happened", absent)
+		}
+	}
+}
+
+// A probe fails exactly while the container is sick.
+func TestSick(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"-as", "pod/main", "-to", dir}
+	if err := sick(args); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "pod.main.sick"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := sick(args); err == nil {
+		t.Error("a sick container is well")
+	}
+}
+
+func TestEvent(t *testing.T) {
+	dir := t.TempDir()
+	if err := event([]string{"-as", "pod/main", "-to", dir, "-for", "1ms", "preStop"}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "pod.main.jsonl"))
+	if err != nil || !strings.Contains(string(b), `"what":"preStop"`) || !strings.Contains(string(b), `"what":"preStop ended"`) {
+		t.Errorf("%s, %v", b, err)
+	}
+	if err := event([]string{"-as", "pod/main", "-to", dir}); err == nil {
+		t.Error("an event without a name is taken")
+	}
+}
+
+func TestLook(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("text"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "..data"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l, err := lookAround([]string{dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := l.Paths[dir]
+	if l.UID != os.Getuid() || l.Status["CapBnd"] == "" || l.Namespaces["net"] == "" || p.Write != "possible" || len(p.Files) != 1 || p.Files["file"] != "-rw-r----- text" {
+		t.Errorf("%+v", l)
+	}
+	if _, err := lookAround([]string{filepath.Join(dir, "absent")}); err == nil {
+		t.Error("a path that is absent is looked at")
+	}
+	for err, want := range map[error]string{
+		nil: "possible", &os.PathError{Op: "open", Path: "/some/where", Err: syscall.EROFS}: "read-only file system", errors.New("odd"): "odd",
+	} {
+		if got := outcome(err); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}
+
+// Of systemctl's properties those that change while nothing happens are left out.
+func TestSteady(t *testing.T) {
+	got := string(systemd{}.steady([]byte("Id=a.service\nMemoryCurrent=5\nExecMainStatus=3\nCPUUsageNSec=8\nSubState=exited\n")))
+	if want := "Id=a.service\nExecMainStatus=3\nSubState=exited\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
