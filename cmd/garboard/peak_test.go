@@ -11,7 +11,10 @@ import (
 	"testing"
 )
 
-const peakEnv = "GARBOARD_TEST_PEAK"
+const (
+	peakEnv  = "GARBOARD_TEST_PEAK"
+	readyEnv = "GARBOARD_TEST_PEAK_READY" // file that the child makes once it has its memory
+)
 
 // A process that has a child, each with memory of its own: the largest is the
 // child's, and together they have more.
@@ -24,14 +27,19 @@ func TestMeasure(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self, "-test.run=^TestMeasure$")
-	cmd.Env = append(os.Environ(), peakEnv+"=parent")
+	ready := filepath.Join(t.TempDir(), "ready")
+	cmd.Env = append(os.Environ(), peakEnv+"=parent", readyEnv+"="+ready)
 	const mib = 1 << 20
 	held, err := cmd.StdinPipe() // both live until it is closed
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := measure(t.Context(), cmd, func(sum int64) {
-		if sum >= 160*mib {
+	looks := 0 // that began when both had their memory
+	p, err := measure(t.Context(), cmd, func(int64) {
+		if _, err := os.Stat(ready); err != nil {
+			return
+		}
+		if looks++; looks > 1 {
 			held.Close()
 		}
 	})
@@ -69,6 +77,9 @@ func hold(role string) {
 			os.Exit(3)
 		}
 	case "child":
+		if err := os.WriteFile(os.Getenv(readyEnv), nil, 0o600); err != nil {
+			os.Exit(3)
+		}
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	default:
 		os.Exit(3)
