@@ -102,7 +102,7 @@ func (b *boot) keeps() error {
 // A disk with a data partition in a machine that an ISO is booted on: nothing is
 // installed to it without force, and a node that lives on the CD uses it.
 func TestVMLongISOBesideData(t *testing.T) {
-	disk := newImage(t, 1024*mib)
+	disk := newImage(t, 2048*mib)
 	if out, err := disk.judge("sgdisk", "-n", "1:2048:0", "-t", "1:"+data.Type, disk.path); err != nil {
 		t.Fatalf("sgdisk: %v\n%s", err, out)
 	}
