@@ -224,6 +224,18 @@ StandardError=tty
 TTYPath=/dev/console
 `
 
+// The root directory of an initramfs is everybody's to write to; a machine's is not.
+const (
+	rootUnit = `[Unit]
+DefaultDependencies=no
+Before=sysinit.target
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/systemd-tmpfiles --create /etc/root.conf
+`
+	rootConf = "z / 0755 root root\n"
+)
+
 // withUnits lays the units of the pods over the machine's initramfs, as convert
 // writes them, enabled as systemctl enable would; those of controlPod are spoilt.
 func withUnits(t *testing.T, m Machine, plans []*pod.Plan, images string) Machine {
@@ -259,13 +271,15 @@ func withUnits(t *testing.T, m Machine, plans []*pod.Plan, images string) Machin
 	if images != "" {
 		err = errors.Join(err, lay(images, images))
 	}
-	wants := "/etc/systemd/system/multi-user.target.wants/"
-	enable := func(unit string) error {
-		return tree.Add(rootfs.Entry{Path: wants + unit, Kind: rootfs.Symlink, Mode: 0o777, Link: "../" + unit, Origin: "test", Reason: "enabled"})
+	enable := func(unit, by string) error {
+		return tree.Add(rootfs.Entry{Path: systemd.UnitDir + "/" + by + ".wants/" + unit, Kind: rootfs.Symlink, Mode: 0o777, Link: "../" + unit, Origin: "test", Reason: "enabled"})
 	}
-	err = errors.Join(err, tree.Add(rootfs.FromBytes("/etc/systemd/system/collector.service", 0o644, []byte(collectorUnit), "test", "test")), enable("collector.service"))
+	for path, content := range map[string]string{"/etc/root.conf": rootConf, systemd.UnitDir + "/root.service": rootUnit, systemd.UnitDir + "/collector.service": collectorUnit} {
+		err = errors.Join(err, tree.Add(rootfs.FromBytes(path, 0o644, []byte(content), "test", "test")))
+	}
+	err = errors.Join(err, enable("root.service", "sysinit.target"), enable("collector.service", "multi-user.target"))
 	for _, p := range plans {
-		err = errors.Join(err, enable(systemd.Target(p)))
+		err = errors.Join(err, enable(systemd.Target(p), "multi-user.target"))
 	}
 	b, rerr := os.ReadFile(m.Initrd)
 	if rerr != nil {
