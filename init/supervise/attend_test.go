@@ -22,7 +22,7 @@ func TestLivenessRestarts(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	s := sh("a", "", "trap 'echo asked; exit 0' TERM; touch "+dir+"/up; while :; do sleep 0.01; done")
+	s := sh("a", "", "trap 'echo asked; exit 0' TERM; : > "+dir+"/up; while :; do sleep 0.01; done")
 	s.GraceSeconds = 30
 	s.Ready = execProbe("test -e "+dir+"/up", 0)
 	// Fails every other time until the file is there, then always.
@@ -116,7 +116,7 @@ func TestProbesAreSilentInAShutdown(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	s := sh("a", "", "trap 'touch "+dir+"/ill; while ! test -e "+dir+"/tried; do sleep 0.01; done; exit 0' TERM; touch "+dir+"/up; while :; do sleep 0.01; done")
+	s := sh("a", "", "trap 'touch "+dir+"/ill; while ! test -e "+dir+"/tried; do sleep 0.01; done; exit 0' TERM; : > "+dir+"/up; while :; do sleep 0.01; done")
 	s.GraceSeconds = 30
 	s.Ready = execProbe("test -e "+dir+"/up", 0)
 	s.Live = execProbe("test ! -e "+dir+"/ill || { touch "+dir+"/tried; exit 1; }", 1)

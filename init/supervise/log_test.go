@@ -78,7 +78,7 @@ func TestStoppedServiceEndsByItself(t *testing.T) {
 		return
 	}
 	up := filepath.Join(t.TempDir(), "up")
-	k := sh("k", table.RoleKubelet, "trap 'echo bye; exit 0' TERM; touch "+up+"; while :; do sleep 0.1; done")
+	k := sh("k", table.RoleKubelet, "trap 'echo bye; exit 0' TERM; : > "+up+"; while :; do sleep 0.1; done")
 	k.GraceSeconds = 30
 	k.Ready = execProbe("test -e "+up, 0)
 	v, l := supervisor(t, k)

@@ -175,7 +175,7 @@ func TestSIGKILLAfterGrace(t *testing.T) {
 		return
 	}
 	up := filepath.Join(t.TempDir(), "up")
-	s := sh("a", "", "trap '' TERM; touch "+up+"; while :; do sleep 0.1; done")
+	s := sh("a", "", "trap '' TERM; : > "+up+"; while :; do sleep 0.1; done")
 	s.GraceSeconds = 1
 	s.Ready = execProbe("test -e "+up, 0)
 	v, l := supervisor(t, s)
