@@ -211,14 +211,8 @@ func TestFailedReleaseChangesNothing(t *testing.T) {
 		want  string
 	}{
 		"an artefact that is gone":    {t.Context(), func(r *Release) { os.Remove(filepath.Join(r.Images[1].Dir, "vmlinuz")) }, "vmlinuz"},
-		"an artefact that is another": {t.Context(), func(r *Release) { r.Images[2].Artefacts[0].SHA256 = sum(nil) }, "its build said"},
-		"two locks": {t.Context(), func(r *Release) {
-			for i, a := range r.Images[1].Artefacts {
-				if a.Name == "garboard.lock" {
-					r.Images[1].Artefacts[i].SHA256 = sum(nil)
-				}
-			}
-		}, "garboard.lock"},
+		"an artefact that is another": {t.Context(), func(r *Release) { artefact(t, &r.Images[2], "vmlinuz").SHA256 = sum(nil) }, "its build said"},
+		"two locks":                   {t.Context(), func(r *Release) { artefact(t, &r.Images[1], "garboard.lock").SHA256 = sum(nil) }, "garboard.lock"},
 		"one name twice":       {t.Context(), func(r *Release) { r.Images = append(r.Images, r.Images[0]) }, "would be called"},
 		"a check that says no": {t.Context(), func(r *Release) { r.Check = func(context.Context, string) error { return errors.New("no") } }, "do not pass"},
 		"interrupted":          {cancelled, func(*Release) {}, context.Canceled.Error()},
@@ -239,6 +233,18 @@ func TestFailedReleaseChangesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// artefact is the one of that name, wherever it stands.
+func artefact(t *testing.T, m *Image, name string) *report.Artefact {
+	t.Helper()
+	for i := range m.Artefacts {
+		if m.Artefacts[i].Name == name {
+			return &m.Artefacts[i]
+		}
+	}
+	t.Fatalf("%s is no artefact of %s", name, m.Dir)
+	return nil
 }
 
 // TestKilledReleaseIsMended: what a killed run can leave behind does not last.
