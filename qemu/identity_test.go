@@ -51,14 +51,18 @@ func TestVMNameAndTimeFromTheNetwork(t *testing.T) {
 func (b *boot) saw(expr string, within time.Duration) error {
 	deadline := time.Now().Add(within)
 	re := regexp.MustCompile(expr)
+	shown := func() bool {
+		return slices.ContainsFunc(b.Console.Lines(), func(l Line) bool { return re.MatchString(l.Message) })
+	}
 	for {
-		for _, l := range b.Console.Lines() {
-			if re.MatchString(l.Message) {
-				return nil
-			}
+		if shown() {
+			return nil
 		}
 		select {
 		case <-b.Done():
+			if shown() { // said since the last look
+				return nil
+			}
 			return b.Console.Failure(nil, "the machine ended while %q was waited for", expr)
 		case <-b.ctx.Done():
 			return b.Console.Failure(b.ctx.Err(), "%q did not come", expr)
