@@ -213,9 +213,9 @@ func TestFailedReleaseChangesNothing(t *testing.T) {
 		"an artefact that is gone":    {t.Context(), func(r *Release) { os.Remove(filepath.Join(r.Images[1].Dir, "vmlinuz")) }, "vmlinuz"},
 		"an artefact that is another": {t.Context(), func(r *Release) { artefact(t, &r.Images[2], "vmlinuz").SHA256 = sum(nil) }, "its build said"},
 		"two locks":                   {t.Context(), func(r *Release) { artefact(t, &r.Images[1], "garboard.lock").SHA256 = sum(nil) }, "garboard.lock"},
-		"one name twice":       {t.Context(), func(r *Release) { r.Images = append(r.Images, r.Images[0]) }, "would be called"},
-		"a check that says no": {t.Context(), func(r *Release) { r.Check = func(context.Context, string) error { return errors.New("no") } }, "do not pass"},
-		"interrupted":          {cancelled, func(*Release) {}, context.Canceled.Error()},
+		"one name twice":              {t.Context(), func(r *Release) { r.Images = append(r.Images, r.Images[0]) }, "would be called"},
+		"a check that says no":        {t.Context(), func(r *Release) { r.Check = func(context.Context, string) error { return errors.New("no") } }, "do not pass"},
+		"interrupted":                 {cancelled, func(*Release) {}, context.Canceled.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "dist")
