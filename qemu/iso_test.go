@@ -87,18 +87,25 @@ func TestVMLongISO(t *testing.T) {
 	}
 }
 
-// untouched demands that nothing but the firmware has written to a disk with an ISO:
-// OVMF without a flash chip for its variables keeps them in a file NvVars on the
-// first file system that it can write to.
-func (d image) untouched(iso, arch string) {
+// espOf is where sgdisk finds an ISO's ESP: its first byte and the one behind it.
+func (d image) espOf(iso string) (start, behind int64) {
 	d.t.Helper()
 	info, err := d.judge("sgdisk", "-i=2", iso)
 	m := regexp.MustCompile(`First sector: (\d+) [^\n]*\nLast sector: (\d+) `).FindStringSubmatch(info)
 	if err != nil || m == nil {
 		d.t.Fatalf("sgdisk %s: %v\n%s", iso, err, info)
 	}
-	start, _ := strconv.ParseInt(m[1], 10, 64)
+	first, _ := strconv.ParseInt(m[1], 10, 64)
 	last, _ := strconv.ParseInt(m[2], 10, 64)
+	return first * 512, (last + 1) * 512
+}
+
+// untouched demands that nothing but the firmware has written to a disk with an ISO:
+// OVMF without a flash chip for its variables keeps them in a file NvVars on the
+// first file system that it can write to.
+func (d image) untouched(iso, arch string) {
+	d.t.Helper()
+	start, behind := d.espOf(iso)
 	first, end, err := differs(d.path, iso)
 	if err != nil {
 		d.t.Fatal(err)
@@ -106,19 +113,19 @@ func (d image) untouched(iso, arch string) {
 	if first < 0 {
 		return
 	}
-	if first < start*512 || end > (last+1)*512 {
-		d.t.Errorf("the disk with the ISO was written to: bytes %d to %d, of which %d to %d are the ESP's", first, end, start*512, (last+1)*512)
+	if first < start || end > behind {
+		d.t.Errorf("the disk with the ISO was written to: bytes %d to %d, of which %d to %d are the ESP's", first, end, start, behind)
 	}
 	var list [2]string
 	for i, p := range []string{iso, d.path} {
-		if list[i], err = d.judge("mdir", "-/", "-b", "-i", fmt.Sprintf("%s@@%d", p, start*512), "::"); err != nil {
+		if list[i], err = d.judge("mdir", "-/", "-b", "-i", fmt.Sprintf("%s@@%d", p, start), "::"); err != nil {
 			d.t.Fatalf("mdir: %v: %s", err, list[i])
 		}
 	}
 	if got := strings.Replace(list[1], "::/NvVars\n", "", 1); got != list[0] {
 		d.t.Errorf("the ESP of the disk with the ISO was written to: there were\n%sthere are\n%s", list[0], list[1])
 	}
-	d.sameESP(start*512, iso, disks.BootFile(arch))
+	d.sameESP(start, iso, disks.BootFile(arch))
 }
 
 // differs says where two files begin and end to differ, as far as the first goes
