@@ -116,7 +116,7 @@ func (m *maker) developLayer(vl v1.Layer, compressed bool) (*layer, *raw, error)
 		return nil, nil, err
 	}
 	defer r.Close()
-	l, files, err := analyse(r, m.blobs)
+	l, files, err := analyse(r, m.blobs, want{})
 	if err != nil || !compressed {
 		return l, files, err
 	}

@@ -30,6 +30,7 @@ type Entry struct {
 	Link        string      // a symlink's target, as it is stored
 	Content     []byte      // a file's bytes, where ContentPath is ""
 	ContentPath string      // the file on the build host that holds a file's bytes
+	Extra       *Extra      // of entries that Contents makes
 }
 
 // Open reads a file entry's bytes.

@@ -43,10 +43,10 @@ func (l *layer) identify(parent string) {
 }
 
 // analyse reads an uncompressed layer to its end: its files and its digest.
-func analyse(r io.Reader, blobs Blobs) (*layer, *raw, error) {
+func analyse(r io.Reader, blobs Blobs, w want) (*layer, *raw, error) {
 	hash, size := sha256.New(), new(counter)
 	in := io.TeeReader(r, io.MultiWriter(hash, size))
-	files, err := readTar(in, blobs)
+	files, err := readTar(in, blobs, w)
 	if err != nil {
 		return nil, nil, err
 	}

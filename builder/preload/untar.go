@@ -33,7 +33,7 @@ type raw struct {
 func (r *raw) odd() bool { return r.twice || len(r.whiteouts)+len(r.opaques) > 0 }
 
 // readTar reads a layer's archive up to its end mark. Contents go to blobs.
-func readTar(in io.Reader, blobs Blobs) (*raw, error) {
+func readTar(in io.Reader, blobs Blobs, w want) (*raw, error) {
 	l := &raw{tree: newTree(), uids: idset{}, gids: idset{}}
 	seen := map[string]bool{}
 	for tr := tar.NewReader(in); ; {
@@ -61,13 +61,16 @@ func readTar(in io.Reader, blobs Blobs) (*raw, error) {
 			return nil, fmt.Errorf("%q has the owner %d:%d, outside of what a system has", h.Name, h.Uid, h.Gid)
 		}
 		l.uids[uint32(h.Uid)], l.gids[uint32(h.Gid)] = true, true
-		e, err := l.entry(tr, h, p, blobs)
+		if err := w.take(h); err != nil {
+			return nil, err
+		}
+		e, err := l.entry(tr, h, p, blobs, w)
 		if err != nil {
 			return nil, err
 		}
 		if seen[p] {
 			l.twice = true
-			if e.Type != TypeDir {
+			if e.Type != TypeDir && l.tree[p].Type == TypeDir {
 				l.tree.removeBelow(p)
 			}
 		}
@@ -91,13 +94,13 @@ func (l *raw) erase(p string) error {
 	return nil
 }
 
-func (l *raw) entry(r io.Reader, h *tar.Header, p string, blobs Blobs) (Entry, error) {
+func (l *raw) entry(r io.Reader, h *tar.Header, p string, blobs Blobs, w want) (Entry, error) {
 	for k := range h.PAXRecords {
-		if a, ok := strings.CutPrefix(k, "SCHILY.xattr."); ok {
+		if a, ok := strings.CutPrefix(k, xattrRecord); ok && !w.all {
 			return Entry{}, fmt.Errorf("%q has the extended attribute %s, which a root image cannot hold; rebuild the image without it (a file capability: grant it in the pod's securityContext)", h.Name, a)
 		}
 	}
-	e := Entry{Path: p, Mode: fileMode(h.Mode), UID: h.Uid, GID: h.Gid}
+	e := Entry{Path: p, Mode: fileMode(h.Mode), UID: h.Uid, GID: h.Gid, Extra: w.extra(h)}
 	switch h.Typeflag {
 	case tar.TypeDir:
 		e.Type = TypeDir
@@ -118,8 +121,16 @@ func (l *raw) entry(r io.Reader, h *tar.Header, p string, blobs Blobs) (Entry, e
 		e, e.Path = target, p
 	case tar.TypeReg:
 		e.Type = TypeFile
-		err := content(&e, r, h.Size, blobs)
+		err := content(&e, r, h.Size, blobs, w)
 		return e, err
+	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
+		if e.Type = TypeDevice; h.Typeflag == tar.TypeFifo {
+			e.Type = TypeFifo
+		}
+		if w.all {
+			break
+		}
+		fallthrough
 	default:
 		return Entry{}, fmt.Errorf("%q is of tar type %q (a device or a fifo?), which a root image cannot hold; rebuild the image without it", h.Name, h.Typeflag)
 	}
@@ -129,12 +140,12 @@ func (l *raw) entry(r io.Reader, h *tar.Header, p string, blobs Blobs) (Entry, e
 	return e, nil
 }
 
-func content(e *Entry, r io.Reader, size int64, blobs Blobs) error {
+func content(e *Entry, r io.Reader, size int64, blobs Blobs, w want) error {
 	if e.Path == "" {
 		return errors.New("the root directory is a file")
 	}
 	var err error
-	if size <= smallFile {
+	if size <= smallFile && !w.all {
 		e.Content, err = io.ReadAll(r)
 		return err
 	}
@@ -157,7 +168,9 @@ func flatten(layers []*raw) (tree, error) {
 			out.removeBelow(d)
 		}
 		for _, p := range l.whiteouts {
-			out.removeBelow(p)
+			if out[p].Type == TypeDir {
+				out.removeBelow(p)
+			}
 			delete(out, p)
 		}
 		if err := l.tree.complete(out); err != nil {
@@ -165,7 +178,7 @@ func flatten(layers []*raw) (tree, error) {
 		}
 		for _, p := range l.tree.paths() {
 			e := l.tree[p]
-			if e.Type != TypeDir {
+			if e.Type != TypeDir && out[p].Type == TypeDir {
 				out.removeBelow(p)
 			}
 			out[p] = e

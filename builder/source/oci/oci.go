@@ -171,6 +171,9 @@ func collect(index v1.ImageIndex, arch string, depth int) (found []v1.Image, oth
 			if err != nil {
 				return nil, nil, err
 			}
+			if h, err := img.Digest(); err != nil || h != d.Digest {
+				return nil, nil, errors.Join(err, fmt.Errorf("it is damaged: manifest %s has digest %s; fetch it again", d.Digest, h))
+			}
 			if err := fits(img, arch); err != nil {
 				if p != nil {
 					return nil, nil, err
