@@ -55,7 +55,7 @@ func (t *translation) service(at string, c *corev1.Container, kind Kind) Service
 	t.restart(at, c, &s)
 	s.Resources = t.resources(at+".resources", c.Resources)
 	t.mounts(at, c, &s)
-	t.security(at, c, &s, image)
+	t.security(at, c, &s)
 	t.ports(at, c)
 	if c.Stdin {
 		t.refuse(at+".stdin", "standard input is /dev/null")
@@ -69,7 +69,8 @@ func (t *translation) service(at string, c *corev1.Container, kind Kind) Service
 	t.probes(at, c, &s)
 	t.lifecycle(at, c, &s)
 	t.annotateService(&s)
-	t.user(at, &s)
+	t.fromImage(at, &s, image)
+	t.user(at, &s, image)
 	return s
 }
 
@@ -92,8 +93,8 @@ func (t *translation) command(at string, c *corev1.Container, s *Service, image 
 		s.Argv = append(s.Argv, expand(word, vars))
 	}
 	switch {
-	case t.refused(at + ".command"):
-	case len(command) == 0 && t.ImagesDir == "":
+	case t.refused(at + ".command"), len(command) == 0 && image != nil && image.later:
+	case len(command) == 0 && image == nil:
 		t.refuse(where, "is needed: no image gives an entrypoint (with --images, an unpacked one does)")
 	case len(command) == 0:
 		t.refuse(where, "is needed: image %s has neither entrypoint nor command", c.Image)

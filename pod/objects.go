@@ -1,16 +1,12 @@
 package pod
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // object is a ConfigMap or Secret.
@@ -94,56 +90,4 @@ func readObject(dir string) (object, error) {
 		}
 	}
 	return o, nil
-}
-
-// imageConfig is the part of an OCI image's configuration that says how it is run.
-type imageConfig struct {
-	Config struct {
-		User, WorkingDir     string
-		Env, Entrypoint, Cmd []string
-	} `json:"config"`
-}
-
-// ImageDir is the name of an image's directory below --images: every byte that
-// is not a letter, a digit or one of ._- is a plus sign and its number (% and : have meanings in units).
-func ImageDir(image string) string {
-	var b strings.Builder
-	for i := range len(image) {
-		c := image[i]
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' && i > 0 {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "+%02x", c)
-		}
-	}
-	return b.String()
-}
-
-// image finds the container's unpacked image.
-func (t *translation) image(at string, c *corev1.Container, s *Service) *imageConfig {
-	if t.ImagesDir == "" || t.Target == Init {
-		return nil
-	}
-	if c.Image == "" {
-		t.refuse(at+".image", "is missing; with --images every container has one")
-		return nil
-	}
-	dir := filepath.Join(t.ImagesDir, ImageDir(c.Image))
-	s.Root = filepath.Join(dir, "rootfs")
-	b, err := os.ReadFile(filepath.Join(dir, "config.json"))
-	if errors.Is(err, fs.ErrNotExist) && len(c.Command) > 0 {
-		return nil // the manifest says what to run
-	}
-	image := &imageConfig{}
-	if err == nil {
-		err = json.Unmarshal(b, image)
-	}
-	if err != nil {
-		t.refuse(at+".image", "its configuration is needed, since the manifest has no command: %v", err)
-		return nil
-	}
-	if s.Dir == "" {
-		s.Dir = image.Config.WorkingDir
-	}
-	return image
 }

@@ -82,6 +82,7 @@ type Service struct {
 	RestartCodes []int32
 
 	User, Group string // number or name; "" = root
+	Home        string // by the image; "" = not said
 	Groups      []int64
 	Caps        []string // bounding set; nil = all
 	Ambient     []string

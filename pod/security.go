@@ -24,7 +24,7 @@ func capability(name string) (string, error) {
 }
 
 // security is what a container's process may do.
-func (t *translation) security(at string, c *corev1.Container, s *Service, image *imageConfig) {
+func (t *translation) security(at string, c *corev1.Container, s *Service) {
 	pod := t.pod.Spec.SecurityContext
 	if pod == nil {
 		pod = &corev1.PodSecurityContext{}
@@ -36,15 +36,6 @@ func (t *translation) security(at string, c *corev1.Container, s *Service, image
 	at += ".securityContext"
 	s.User = first(own.RunAsUser, pod.RunAsUser)
 	s.Group = first(own.RunAsGroup, pod.RunAsGroup)
-	if image != nil {
-		user, group, _ := strings.Cut(image.Config.User, ":")
-		if s.User == "" {
-			s.User = user
-		}
-		if s.Group == "" {
-			s.Group = group
-		}
-	}
 	s.Groups = slices.Clone(pod.SupplementalGroups)
 	if pod.FSGroup != nil && !slices.Contains(s.Groups, *pod.FSGroup) {
 		s.Groups = append(s.Groups, *pod.FSGroup)
@@ -92,7 +83,10 @@ func number64(s string) int64 {
 }
 
 // user checks runAsNonRoot, when annotations have had their say.
-func (t *translation) user(at string, s *Service) {
+func (t *translation) user(at string, s *Service, image *imageConfig) {
+	if image != nil && image.later {
+		return
+	}
 	required, path := false, "spec.securityContext.runAsNonRoot"
 	if sc := t.pod.Spec.SecurityContext; sc != nil && sc.RunAsNonRoot != nil {
 		required = *sc.RunAsNonRoot

@@ -20,9 +20,12 @@ type Options struct {
 	Objects    []*manifest.Document // ConfigMaps and Secrets among them are found first
 	ObjectsDir string               // then configmaps/NAMESPACE/NAME/KEY and secrets/... below this; "" = none
 	ImagesDir  string               // IMAGE/rootfs and IMAGE/config.json below this; "" = programs are the host's
-	NodeName   string               // "" = found out by the machine that runs the pod
-	NodeIP     string               // "" = unknown
-	APIServer  string               // host:port for KUBERNETES_SERVICE_HOST and _PORT; "" = none
+	ImagesRoot string               // where the machine's root directory is now, with ImagesDir in it; "" = here
+	// ImagesLater means that images are still to be unpacked: what one would say is not missed.
+	ImagesLater bool
+	NodeName    string // "" = found out by the machine that runs the pod
+	NodeIP      string // "" = unknown
+	APIServer   string // host:port for KUBERNETES_SERVICE_HOST and _PORT; "" = none
 }
 
 // Limits and defaults where a manifest is silent; the first three are a Pod's.

@@ -16,6 +16,9 @@ import (
 
 	disks "garboard.local/builder/image"
 	"garboard.local/builder/rootfs"
+	"garboard.local/builder/source/oci"
+	"garboard.local/builder/source/oci/ocitest"
+	"garboard.local/builder/unpack"
 	"garboard.local/pod"
 	"garboard.local/pod/manifest"
 	"garboard.local/pod/systemd"
@@ -49,18 +52,28 @@ func TestVMSystemd(t *testing.T) {
 	compareWorlds(t, keptKubelet(t), underSystemd(t, AMD64, ""))
 }
 
-// Out of an unpacked image (convert --images) it is the same, and rather more so.
+// Out of an image that convert unpacks (--image) it is the same, and rather more so.
 func TestVMLongSystemdImages(t *testing.T) {
 	dir := t.TempDir()
-	image := filepath.Join(dir, pod.ImageDir("localhost/garboard/observer:1"))
 	b, err := os.ReadFile(filepath.Join(*imagesFlag, "systemd-amd64", "observer"))
 	if err != nil {
 		t.Fatalf("%v: %s", err, buildFirst)
 	}
-	err = os.MkdirAll(filepath.Join(image, "rootfs"), 0o755)
-	err = errors.Join(err, os.WriteFile(filepath.Join(image, "rootfs/observer"), b, 0o755), os.WriteFile(filepath.Join(image, "config.json"), []byte("{\"config\": {\"WorkingDir\": \"/\"}}\n"), 0o644))
+	from := filepath.Join(t.TempDir(), "layout")
+	if err := ocitest.Layout(from, ocitest.Index(ocitest.Image("amd64", ocitest.Programs(map[string][]byte{"observer": b})))); err != nil {
+		t.Fatal(err)
+	}
+	img, err := oci.Find(t.Context(), "oci:"+from, "amd64", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
+	}
+	images, err := unpack.Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := images.Add(t.Context(), pod.ImageDir("localhost/garboard/observer:1"), "observer", img)
+	if err := errors.Join(err, images.Close()); err != nil || len(made.Lost) != 0 {
+		t.Fatal(err, made.Lost)
 	}
 	rows := withoutControl(t, observed.Rows(keptKubelet(t), underSystemd(t, AMD64, dir)))
 	unexplained, _, err := observed.Explained(rows, observed.Known)
@@ -256,15 +269,23 @@ func withUnits(t *testing.T, m Machine, plans []*pod.Plan, images string) Machin
 	tree := rootfs.New()
 	lay := func(dir, at string) error {
 		return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
+			if err != nil {
 				return err
 			}
 			fi, err := d.Info()
 			if err != nil {
 				return err
 			}
-			b, err := os.ReadFile(p)
-			return errors.Join(err, tree.Add(rootfs.FromBytes(at+strings.TrimPrefix(p, dir), uint32(fi.Mode().Perm()), b, "convert", "test")))
+			to := at + strings.TrimPrefix(p, dir)
+			switch mode := uint32(fi.Mode().Perm()); {
+			case d.IsDir() && mode == 0o700: // closed, as the machine has it
+				return tree.Add(rootfs.Entry{Path: to, Kind: rootfs.Dir, Mode: mode, Origin: "convert", Reason: "test"})
+			case !fi.Mode().IsRegular(): // other directories are made as needed; links are for who converts
+				return nil
+			default:
+				b, err := os.ReadFile(p)
+				return errors.Join(err, tree.Add(rootfs.FromBytes(to, mode, b, "convert", "test")))
+			}
 		})
 	}
 	err := lay(dir, "")

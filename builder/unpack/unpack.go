@@ -22,8 +22,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -45,6 +48,7 @@ const (
 	byDigest   = ".sha256-"
 	unfinished = ".unpacking-"
 	lockName   = ".lock"
+	tempName   = unfinished + "from"
 	madeName   = "image.json"
 )
 
@@ -61,22 +65,22 @@ type Dir struct {
 
 // Open makes the directory where it is missing, waits for others that work in it, and
 // removes what one that was killed has left.
-func Open(ctx context.Context, path string) (*Dir, error) {
-	if err := os.MkdirAll(path, 0o755); err != nil {
+func Open(ctx context.Context, dir string) (*Dir, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("directory of images: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(path, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("directory of images: %w", err)
 	}
-	d := &Dir{path: path, lock: f, Progress: progress.Discard}
+	d := &Dir{path: dir, lock: f, Progress: progress.Discard}
 	if err := hold(ctx, f); err != nil {
-		return nil, errors.Join(fmt.Errorf("directory of images %s: waiting for another that unpacks there: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("directory of images %s: waiting for another that unpacks there: %w", dir, err), f.Close())
 	}
-	list, err := os.ReadDir(path)
+	list, err := os.ReadDir(dir)
 	for _, e := range list {
 		if strings.HasPrefix(e.Name(), unfinished) {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(path, e.Name())))
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
 		}
 	}
 	if err != nil {
@@ -105,8 +109,16 @@ func hold(ctx context.Context, f *os.File) error {
 	}
 }
 
+// Temp is a directory for what images are taken out of; it goes with Close.
+func (d *Dir) Temp() (string, error) {
+	p := filepath.Join(d.path, tempName)
+	return p, os.MkdirAll(p, 0o700)
+}
+
 // Close lets others in.
-func (d *Dir) Close() error { return d.lock.Close() }
+func (d *Dir) Close() error {
+	return errors.Join(os.RemoveAll(filepath.Join(d.path, tempName)), d.lock.Close())
+}
 
 // Made says what became of an image.
 type Made struct {
@@ -223,6 +235,9 @@ func (d *Dir) unpack(ctx context.Context, to string, img *oci.Image, read func(i
 	if err != nil {
 		return nil, err
 	}
+	if entries, err = withDirs(entries, config); err != nil {
+		return nil, err
+	}
 	if err := w.write(entries); err != nil {
 		return nil, err
 	}
@@ -266,6 +281,33 @@ func checkedConfig(img *oci.Image) ([]byte, error) {
 		err = fmt.Errorf("it is damaged: its configuration has digest %s, not %s; fetch it again", h, want)
 	}
 	return b, err
+}
+
+// withDirs adds the directories that a container runtime makes when the image has none:
+// the working directory, and places for volumes. What lies behind a link is left out.
+func withDirs(entries []preload.Entry, config []byte) ([]preload.Entry, error) {
+	c, err := v1.ParseConfigFile(bytes.NewReader(config))
+	if err != nil {
+		return nil, fmt.Errorf("its configuration: %w", err)
+	}
+	kind := make(map[string]preload.Type, len(entries))
+	for _, e := range entries {
+		kind[e.Path] = e.Type
+	}
+	for _, dir := range append(slices.Collect(maps.Keys(c.Config.Volumes)), c.Config.WorkingDir) {
+		at := ""
+		for part := range strings.SplitSeq(strings.Trim(path.Clean("/"+dir), "/"), "/") {
+			if at = path.Join(at, part); at != "" && kind[at] == "" {
+				kind[at] = preload.TypeDir
+				entries = append(entries, preload.Entry{Path: at, Type: preload.TypeDir, Mode: 0o755, UID: os.Geteuid(), GID: os.Getegid()})
+			}
+			if kind[at] != preload.TypeDir {
+				break
+			}
+		}
+	}
+	slices.SortFunc(entries, func(a, b preload.Entry) int { return strings.Compare(a.Path, b.Path) })
+	return entries, nil
 }
 
 // point makes or changes a symbolic link, at once.

@@ -16,10 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"golang.org/x/sys/unix"
 
 	"garboard.local/builder/preload"
@@ -389,6 +391,31 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// The working directory and places for volumes are made, as a runtime does; not behind links.
+func TestDirectoriesOfTheConfiguration(t *testing.T) {
+	base := ocitest.Image("amd64", layer(t, symlink("l", "/etc"), dir("srv")))
+	c, err := base.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = c.DeepCopy()
+	c.Config.WorkingDir, c.Config.Volumes = "/srv/app/", map[string]struct{}{"/data": {}, "/l/x": {}, "/": {}, "../../up": {}}
+	img, err := mutate.ConfigFile(base, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := images(t)
+	made, err := d.Add(t.Context(), "x", "x", opened(t, img))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := tree(t, filepath.Join(made.Path, "rootfs"))
+	want := []string{". drwxr-xr-x", "data drwxr-xr-x", "l Lrwxrwxrwx -> /etc", "srv drwxr-xr-x", "srv/app drwxr-xr-x", "up drwxr-xr-x"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // An image out of docker save, and one of several in a layout, by name and platform.
 func TestPlaces(t *testing.T) {
 	a, b := ocitest.Image("amd64", layer(t, file("a", "a"))), ocitest.Image("amd64", layer(t, file("b", "b")))
@@ -406,14 +433,43 @@ func TestPlaces(t *testing.T) {
 	if err := errors.Join(p.AppendImage(a, named("one")), p.AppendIndex(index, named("two"))); err != nil {
 		t.Fatal(err)
 	}
+	save := filepath.Join(t.TempDir(), "save.tar")
+	tag, err := name.NewTag("localhost/a:1")
+	if err == nil {
+		err = tarball.WriteToFile(save, tag, a)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for place, want := range map[string]string{
+		"oci:" + dirName + ":three": "named are one, two", "oci:" + dirName: "holds 2 images", "oci:/nonexistent": "no such file", "oci:" + save: "is oci-archive:FILE",
+		"docker-archive:" + dirName: "is oci:DIR", "docker-archive:" + save + ":localhost/b:1": "localhost/b:1", "tar:" + save: "is no way to name one", "alpine": "name it as", "docker:alpine": "//REGISTRY",
+	} {
+		if _, err := oci.Find(t.Context(), place, "amd64", t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one that says %q", place, err, want)
+		}
+	}
 	d := images(t)
-	for place, want := range map[string]string{"one amd64": "a", "two amd64": "b", "two arm64": "c"} {
-		tag, arch, _ := strings.Cut(place, " ")
-		i, err := oci.Find(t.Context(), "oci:"+dirName+":"+tag, arch, t.TempDir())
+	for _, place := range []string{"docker-archive:" + save, "docker-archive:" + save + ":localhost/a:1"} {
+		i, err := oci.Find(t.Context(), place, "amd64", t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
-		made, err := d.Add(t.Context(), tag, tag, i)
+		made, err := d.Add(t.Context(), "saved", "saved", i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(filepath.Join(made.Path, "rootfs/a")); err != nil || string(b) != "a" {
+			t.Errorf("%s: %q %v", place, b, err)
+		}
+	}
+	for place, want := range map[string]string{"one amd64": "a", "two amd64": "b", "two arm64": "c"} {
+		label, arch, _ := strings.Cut(place, " ")
+		i, err := oci.Find(t.Context(), "oci:"+dirName+":"+label, arch, t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, err := d.Add(t.Context(), label, label, i)
 		if err != nil {
 			t.Fatal(err)
 		}

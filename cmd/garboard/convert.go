@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"garboard.local/builder/unpack"
 	"garboard.local/init/table"
 	"garboard.local/pod"
 	"garboard.local/pod/manifest"
@@ -23,10 +25,12 @@ type convertFlags struct {
 	explain, asJSON, prune bool
 	options                pod.Options
 	machine                systemd.Options
+	images                 imageFlags
+	global                 *global
 }
 
-func convertCommand() *cobra.Command {
-	f := &convertFlags{}
+func convertCommand(g *global) *cobra.Command {
+	f := &convertFlags{global: g}
 	cmd := &cobra.Command{
 		Use:   "convert POD.yaml...",
 		Short: "Turn Pod manifests into systemd units, or into services of PID 1",
@@ -71,7 +75,8 @@ Exit status 1: a manifest is wrong or refused; 2: the command line is wrong.`,
 	x.StringVar(&f.status, "status", "", "print the Pods with their status, read from this output of systemctl show --all --timestamp=unix, or with --to table from a node's /run/garboard/services.json (- is standard input)")
 	x.BoolVar(&f.asJSON, "json", false, "print as JSON")
 	x.StringVar(&f.options.ObjectsDir, "objects", "", "directory with configmaps/NAMESPACE/NAME/KEY and secrets/NAMESPACE/NAME/KEY")
-	x.StringVar(&f.options.ImagesDir, "images", "", "absolute directory with unpacked images: IMAGE/rootfs and IMAGE/config.json; default: programs are the machine's own")
+	x.StringVar(&f.options.ImagesDir, "images", "", "absolute directory on the machine (below --output) with unpacked images: IMAGE/rootfs and IMAGE/config.json; default: programs are the machine's own")
+	f.images.add(x)
 	x.StringVar(&f.options.NodeName, "node-name", "", "name of the node; default: the machine's hostname when the pod starts")
 	x.StringVar(&f.options.NodeIP, "node-ip", "", "address of the node, for status.hostIP and status.podIP")
 	x.StringVar(&f.options.APIServer, "api-server", "", "HOST:PORT for KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT; default: they are not set")
@@ -81,7 +86,7 @@ Exit status 1: a manifest is wrong or refused; 2: the command line is wrong.`,
 	return cmd
 }
 
-func (f *convertFlags) run(_ context.Context, in io.Reader, out, diag io.Writer, args []string) error {
+func (f *convertFlags) run(ctx context.Context, in io.Reader, out, diag io.Writer, args []string) error {
 	switch f.to {
 	case string(pod.Systemd):
 		f.options.Target = pod.Systemd
@@ -98,7 +103,29 @@ func (f *convertFlags) run(_ context.Context, in io.Reader, out, diag io.Writer,
 	case f.options.ImagesDir != "" && !strings.HasPrefix(f.options.ImagesDir, "/"):
 		return usageError{fmt.Errorf("--images %q: units name the directory, so it has to be absolute", f.options.ImagesDir)}
 	}
-	plans, findings, err := f.translate(in, args)
+	if err := f.checkImages(); err != nil {
+		return err
+	}
+	docs, err := readManifests(in, args)
+	if err != nil {
+		return err
+	}
+	var made []unpack.Made
+	if f.options.ImagesRoot = f.output; f.images.wanted() {
+		// Everything that can be wrong is found before anything is fetched.
+		f.options.ImagesLater = true
+		if _, _, err := f.translate(docs, args); err != nil {
+			return err
+		}
+		f.options.ImagesLater = false
+		report, stop := f.global.reporter()
+		made, err = f.unpackImages(ctx, docs, report)
+		stop()
+		if err != nil {
+			return err
+		}
+	}
+	plans, findings, err := f.translate(docs, args)
 	if f.explain {
 		if perr := explain(out, findings, f.asJSON); perr != nil {
 			return perr
@@ -126,7 +153,7 @@ func (f *convertFlags) run(_ context.Context, in io.Reader, out, diag io.Writer,
 		_, err = out.Write(b)
 		return err
 	}
-	return f.units(out, diag, plans)
+	return f.units(ctx, out, diag, plans, made)
 }
 
 // read reads every document of the files.
@@ -156,11 +183,7 @@ type fileFindings struct {
 	Findings []pod.Finding `json:"findings"`
 }
 
-func (f *convertFlags) translate(in io.Reader, args []string) ([]*pod.Plan, []fileFindings, error) {
-	docs, err := readManifests(in, args)
-	if err != nil {
-		return nil, nil, err
-	}
+func (f *convertFlags) translate(docs []*manifest.Document, args []string) ([]*pod.Plan, []fileFindings, error) {
 	f.options.Objects = docs
 	var plans []*pod.Plan
 	var all []fileFindings
@@ -210,7 +233,39 @@ func explain(w io.Writer, all []fileFindings, asJSON bool) error {
 	return nil
 }
 
-func (f *convertFlags) units(out, diag io.Writer, plans []*pod.Plan) error {
+// changed is what convert did to one file, or to the directory of an image.
+type changed struct {
+	systemd.Change
+	Image  string   `json:"image,omitempty"`
+	Digest string   `json:"digest,omitempty"`
+	Lost   []string `json:"lost,omitempty"` // what of the image could not be written down
+}
+
+func (f *convertFlags) write(ctx context.Context, plans []*pod.Plan, files []pod.File, made []unpack.Made) ([]changed, error) {
+	all := []changed{}
+	onMachine := func(p string) string {
+		return "/" + strings.TrimPrefix(strings.TrimPrefix(p, filepath.Clean(f.output)), "/")
+	}
+	for _, m := range made {
+		if !m.Unchanged {
+			all = append(all, changed{systemd.Change{Path: onMachine(m.Path)}, m.Name, m.Digest, m.Lost})
+		}
+	}
+	changes, err := systemd.Write(f.output, plans, files, f.prune)
+	for _, c := range changes {
+		all = append(all, changed{Change: c})
+	}
+	if err == nil && f.prune {
+		var removed []string
+		removed, err = f.pruneImages(ctx)
+		for _, p := range removed {
+			all = append(all, changed{Change: systemd.Change{Path: onMachine(p), Removed: true}})
+		}
+	}
+	return all, err
+}
+
+func (f *convertFlags) units(ctx context.Context, out, diag io.Writer, plans []*pod.Plan, made []unpack.Made) error {
 	var files []pod.File
 	for _, p := range plans {
 		u, err := systemd.Units(p, f.machine)
@@ -220,7 +275,7 @@ func (f *convertFlags) units(out, diag io.Writer, plans []*pod.Plan) error {
 		files = append(files, u...)
 	}
 	if f.output != "" {
-		changes, err := systemd.Write(f.output, plans, files, f.prune)
+		changes, err := f.write(ctx, plans, files, made)
 		if f.asJSON {
 			return errors.Join(err, writeJSON(out, changes))
 		}
@@ -230,6 +285,9 @@ func (f *convertFlags) units(out, diag io.Writer, plans []*pod.Plan) error {
 				verb = "removed"
 			}
 			fmt.Fprintf(diag, "%s %s\n", verb, c.Path)
+			for _, l := range c.Lost {
+				fmt.Fprintf(diag, "garboard: image %s: %s\n", c.Image, l)
+			}
 		}
 		return err
 	}

@@ -53,7 +53,7 @@ It needs Go and a network; no root, no container engine.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; `%s --help` shows what it takes", err, cmd.CommandPath())}
 	})
-	root.AddCommand(buildCommand(g), runCommand(g), testCommand(g), benchCommand(g), chaosCommand(g), lockCommand(g), inspectCommand(g), diffCommand(g), convertCommand(), reproCommand(g), cacheCommand(g), sourcesCommand(g), releaseCommand(g), kernelCommand(g), schemaCommand(), versionCommand())
+	root.AddCommand(buildCommand(g), runCommand(g), testCommand(g), benchCommand(g), chaosCommand(g), lockCommand(g), inspectCommand(g), diffCommand(g), convertCommand(g), reproCommand(g), cacheCommand(g), sourcesCommand(g), releaseCommand(g), kernelCommand(g), schemaCommand(), versionCommand())
 	return root
 }
 
@@ -92,15 +92,8 @@ func (g *global) options() (builder.Options, func(), error) {
 	if o.Store, err = store.Open(dir); err != nil {
 		return o, nil, err
 	}
-	stop := func() {}
-	switch {
-	case g.quiet:
-		o.Progress = progress.Discard
-	case term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb":
-		o.Progress, stop = progress.Bars(os.Stderr)
-	default:
-		o.Progress = progress.Lines(os.Stderr)
-	}
+	var stop func()
+	o.Progress, stop = g.reporter()
 	mirrors, err := debian.DefaultMirrors(g.mirrors, os.Getenv("GARBOARD_MIRROR"), "/etc/apt")
 	if err != nil {
 		return o, nil, usageError{err}
@@ -115,6 +108,17 @@ func (g *global) options() (builder.Options, func(), error) {
 		err = nil // `garboard lock` makes the first one; a build says what is missing
 	}
 	return o, stop, err
+}
+
+// reporter tells of progress on standard error; call stop before anything else is printed.
+func (g *global) reporter() (r progress.Reporter, stop func()) {
+	switch {
+	case g.quiet:
+		return progress.Discard, func() {}
+	case term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb":
+		return progress.Bars(os.Stderr)
+	}
+	return progress.Lines(os.Stderr), func() {}
 }
 
 // arches reads the --arch flag.

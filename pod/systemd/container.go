@@ -181,6 +181,8 @@ func (w *writer) context(f *file, s *pod.Service) error {
 // what a runtime takes for a number that its image does not know.
 func home(s *pod.Service) string {
 	switch {
+	case s.Home != "":
+		return s.Home
 	case s.User == "" || s.User == "0":
 		return "/root"
 	case s.User[0] >= '0' && s.User[0] <= '9':

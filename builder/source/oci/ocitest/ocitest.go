@@ -18,11 +18,16 @@ import (
 )
 
 // Tar is an archive of plain files, by name.
-func Tar(files map[string][]byte) []byte {
+func Tar(files map[string][]byte) []byte { return archive(files, 0o644) }
+
+// Programs is an archive of files that can be executed, by name.
+func Programs(files map[string][]byte) []byte { return archive(files, 0o755) }
+
+func archive(files map[string][]byte, mode int64) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		must(w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(files[name]))}))
+		must(w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(files[name]))}))
 		_, err := w.Write(files[name])
 		must(err)
 	}

@@ -1,0 +1,160 @@
+package pod
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moby/sys/user"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// imageConfig is the part of an OCI image's configuration that says how it is run.
+type imageConfig struct {
+	Config struct {
+		User, WorkingDir, StopSignal string
+		Env, Entrypoint, Cmd         []string
+	} `json:"config"`
+	later bool // it comes when the image is unpacked
+}
+
+// ImageDir is the name of an image's directory below --images: every byte that
+// is not a letter, a digit or one of ._- is a plus sign and its number (% and : have meanings in units).
+func ImageDir(image string) string {
+	var b strings.Builder
+	for i := range len(image) {
+		c := image[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' && i > 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "+%02x", c)
+		}
+	}
+	return b.String()
+}
+
+// Images are the images of a document's containers, each once, in their order.
+func Images(p *corev1.Pod) []string {
+	var out []string
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		if c.Image != "" && !slices.Contains(out, c.Image) {
+			out = append(out, c.Image)
+		}
+	}
+	return out
+}
+
+// image finds the container's unpacked image.
+func (t *translation) image(at string, c *corev1.Container, s *Service) *imageConfig {
+	if t.ImagesDir == "" || t.Target == Init {
+		return nil
+	}
+	if c.Image == "" {
+		t.refuse(at+".image", "is missing; with --images every container has one")
+		return nil
+	}
+	if t.ImagesLater {
+		return &imageConfig{later: true}
+	}
+	dir := filepath.Join(t.ImagesDir, ImageDir(c.Image))
+	// The unit names what the image is now: one that is unpacked later is another image.
+	if to, err := os.Readlink(filepath.Join(t.ImagesRoot, dir)); err == nil && filepath.Base(to) == to {
+		dir = filepath.Join(t.ImagesDir, to)
+	}
+	s.Root = filepath.Join(dir, "rootfs")
+	b, err := os.ReadFile(filepath.Join(t.ImagesRoot, dir, "config.json"))
+	if errors.Is(err, fs.ErrNotExist) && len(c.Command) > 0 {
+		return nil // the manifest says what to run
+	}
+	image := &imageConfig{}
+	if err == nil {
+		err = json.Unmarshal(b, image)
+	}
+	if err != nil {
+		t.refuse(at+".image", "its configuration is needed, since the manifest has no command: %v; --image and --pull unpack images", err)
+		return nil
+	}
+	if s.Dir == "" {
+		s.Dir = image.Config.WorkingDir
+	}
+	return image
+}
+
+// fromImage is the rest of what an image says where the manifest does not: who the
+// process is, and the signal that asks it to end. Names and groups are those of the
+// image's own /etc/passwd and /etc/group, as a container runtime has it: the machine's
+// are about other users.
+func (t *translation) fromImage(at string, s *Service, image *imageConfig) {
+	if image != nil && image.Config.StopSignal != "" && s.StopSignal == "" {
+		if s.StopSignal = signalName(image.Config.StopSignal); s.StopSignal == "" {
+			t.refuse(at+".image", "its StopSignal %q is no signal; give another with lifecycle.stopSignal", image.Config.StopSignal)
+		}
+	}
+	if s.Root == "" || t.refused(at+".securityContext") {
+		return
+	}
+	spec := s.User
+	if spec == "" && image != nil {
+		spec = image.Config.User
+	}
+	if u, _, _ := strings.Cut(spec, ":"); s.User != "" && number64(u) < 0 {
+		return // a name by annotation is the machine's
+	}
+	files := [2]io.Reader{}
+	for i, name := range []string{"etc/passwd", "etc/group"} {
+		f, err := os.OpenInRoot(filepath.Join(t.ImagesRoot, s.Root), name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			t.refuse(at+".image", "its /%s cannot be read: %v; as root it can, or give runAsUser and runAsGroup", name, err)
+			return
+		}
+		defer f.Close()
+		files[i] = f
+	}
+	u, err := user.GetExecUser(spec, &user.ExecUser{Home: "/"}, files[0], files[1])
+	if err != nil {
+		t.refuse(at+".image", "its user %q: %v; give runAsUser and runAsGroup as numbers", spec, err)
+		return
+	}
+	if spec != "" {
+		s.User = strconv.Itoa(u.Uid)
+	}
+	if s.Group == "" && spec != "" {
+		s.Group = strconv.Itoa(u.Gid)
+	}
+	if files[0] != nil {
+		s.Home = u.Home
+	}
+	if sc := t.pod.Spec.SecurityContext; u.Uid == 0 || sc != nil && sc.SupplementalGroupsPolicy != nil && *sc.SupplementalGroupsPolicy == corev1.SupplementalGroupsPolicyStrict {
+		return // root's groups in an image are of no use: they would only be made on the machine
+	}
+	for _, g := range u.Sgids {
+		if id := int64(g); !slices.Contains(s.Groups, id) && strconv.Itoa(g) != s.Group {
+			s.Groups = append(s.Groups, id)
+		}
+	}
+}
+
+// signalRE is a signal as images name it: SIGTERM, TERM, SIGRTMIN+3, 15.
+var signalRE = regexp.MustCompile(`^(?:SIG)?([A-Z][A-Z0-9]*(?:[+-][0-9]+)?)$`)
+
+// signalName is a signal with its usual name, or number; "" if it is none.
+func signalName(s string) string {
+	if n, err := strconv.Atoi(s); err == nil && n > 0 && n < 65 {
+		return s
+	}
+	if m := signalRE.FindStringSubmatch(strings.ToUpper(s)); m != nil {
+		return "SIG" + m[1]
+	}
+	return ""
+}
