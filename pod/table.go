@@ -37,6 +37,7 @@ func Services(docs []*manifest.Document, o Options) (*Compiled, error) {
 	var errs []error
 	for _, d := range docs {
 		if d.Pod == nil {
+			errs = append(errs, CheckObject(d))
 			continue
 		}
 		p, _, err := Translate(d, o)

@@ -75,6 +75,7 @@ func Translate(d *manifest.Document, o Options) (*Plan, []Finding, error) {
 		sum := sha256.Sum256([]byte(t.plan.Namespace + "/" + t.plan.Name))
 		t.plan.UID = fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 	}
+	t.validate()
 	t.annotate()
 	t.podFields()
 	t.namespaces()

@@ -59,7 +59,7 @@ func TestRefusals(t *testing.T) {
 		{"volume without a source", "  volumes: [{name: v}]", "", Systemd, "the volume has no source"},
 		{"claim", "  volumes: [{name: v, persistentVolumeClaim: {claimName: x}}]", "", Systemd, "persistentVolumeClaim.claimName: a cluster binds claims; mount the storage on the host"},
 		{"token", "  volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: x}}]}}]", "", Systemd, "an API server issues tokens"},
-		{"path out of a volume", "  volumes: [{name: v, configMap: {name: m, items: [{key: k, path: ../x}]}}]", "", Systemd, `"../x" is not a path inside the volume`},
+		{"path out of a volume", "  volumes: [{name: v, configMap: {name: m, items: [{key: k, path: ../x}]}}]", "", Systemd, `items[0].path: "../x" must not`},
 		{"mount of nothing", "", "    volumeMounts: [{name: v, mountPath: /v}]", Systemd, `the pod has no volume "v"`},
 		{"mount over everything", "  volumes: [{name: v, emptyDir: {}}]", "    volumeMounts: [{name: v, mountPath: /}]", Systemd, "absolute path below /"},
 		{"two at one place", "  volumes: [{name: v, emptyDir: {}}]", "    volumeMounts: [{name: v, mountPath: /v}, {name: v, mountPath: /v/}]", Systemd, "another volume is mounted at /v too"},

@@ -191,6 +191,7 @@ func (f *convertFlags) translate(docs []*manifest.Document, args []string) ([]*p
 	seen := map[string]bool{}
 	for _, d := range docs {
 		if d.Pod == nil {
+			errs = append(errs, pod.CheckObject(d))
 			continue
 		}
 		p, found, err := pod.Translate(d, f.options)
