@@ -19,6 +19,9 @@ var writable = []string{"/run/", "/tmp/", "/var/"}
 func (b *build) addVolumes(c *pod.Compiled) error {
 	for _, f := range c.Files {
 		e := rootfs.FromBytes(f.Path, f.Mode, f.Content, "recipe "+b.recipe.Name, "volume of a service")
+		if f.Group != nil {
+			e.GID = int(*f.Group)
+		}
 		if err := b.tree.Add(e); err != nil {
 			return err
 		}

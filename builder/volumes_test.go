@@ -41,10 +41,10 @@ func TestAddVolumes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			before := len(b.tree.Entries())
+			before, group := len(b.tree.Entries()), int64(4000)
 			err := b.addVolumes(&pod.Compiled{
 				Services: []table.Service{{Name: "s", Mounts: []table.Mount{tt.mount}}},
-				Files:    []pod.File{{Path: pod.RootDir + "/a_b/volumes/c/k", Mode: 0o640, Content: []byte("v")}},
+				Files:    []pod.File{{Path: pod.RootDir + "/a_b/volumes/c/k", Mode: 0o640, Content: []byte("v"), Group: &group}},
 			})
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
@@ -55,7 +55,7 @@ func TestAddVolumes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e := b.tree.Get(pod.RootDir + "/a_b/volumes/c/k"); e == nil || e.Mode != 0o640 || content(t, e) != "v" {
+			if e := b.tree.Get(pod.RootDir + "/a_b/volumes/c/k"); e == nil || e.Mode != 0o640 || e.GID != 4000 || content(t, e) != "v" {
 				t.Errorf("the file of a volume: %+v", e)
 			}
 			e := b.tree.Get(tt.mount.Target)

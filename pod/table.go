@@ -88,7 +88,12 @@ func (p *Plan) volumes() []table.Volume {
 	var out []table.Volume
 	for _, v := range p.Volumes {
 		if v.Kind == EmptyDir || v.Kind == Tmpfs {
-			out = append(out, table.Volume{Path: v.Source, Memory: v.Kind == Tmpfs, Size: v.Size, Dirs: v.Dirs})
+			x := table.Volume{Path: v.Source, Memory: v.Kind == Tmpfs, Size: v.Size, Dirs: v.Dirs}
+			if v.Group != nil {
+				id := uint32(*v.Group)
+				x.Group = &id
+			}
+			out = append(out, x)
 		}
 	}
 	return out

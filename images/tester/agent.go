@@ -48,7 +48,7 @@ func (g *guest) checkAgent() error {
 		}
 	}
 	for _, f := range [][2]string{
-		{"Uid", "900\t900\t900\t900"}, {"Gid", "900\t900\t900\t900"}, {"Groups", ""},
+		{"Uid", "900\t900\t900\t900"}, {"Gid", "900\t900\t900\t900"}, {"Groups", "4000"},
 		{"CapInh", "0000000000000000"}, {"CapPrm", "0000000000000000"}, {"CapEff", "0000000000000000"}, {"CapBnd", "0000000000000000"}, {"CapAmb", "0000000000000000"},
 		{"NoNewPrivs", "1"},
 	} {
@@ -166,6 +166,16 @@ func (g *guest) checkAgentVolumes() error {
 		}
 		if options, _ := mountAt(string(node), target); options != "" {
 			return fmt.Errorf("%s is mounted for the whole node (%s)", target, options)
+		}
+	}
+	// fsGroup: what the pod's volumes hold is the group's, by the service's own view.
+	for path, mode := range map[string]os.FileMode{"/run/node-exporter": os.ModeDir | os.ModeSetgid | os.ModeSticky | 0o777, "/etc/node-exporter/web/config.yaml": 0o644} {
+		fi, err := os.Stat(fmt.Sprintf("%s/%d/root%s", g.proc, p.pid, path))
+		if err != nil {
+			return err
+		}
+		if st := fi.Sys().(*syscall.Stat_t); st.Gid != 4000 || fi.Mode() != mode {
+			return fmt.Errorf("%s has %s with %d:%d %v, want the group 4000 and %v", agent, path, st.Uid, st.Gid, fi.Mode(), mode)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(g.host, "var/lib/node-exporter/test.prom"), []byte("garboard_test 42\n"), 0o644); err != nil {

@@ -56,7 +56,7 @@ func makeVolume(sys mounts.Syscalls, root, p string, v table.Volume) error {
 		if v.Size > 0 {
 			size = fmt.Sprint(v.Size)
 		}
-		if err := sys.Mount("volume", p, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0777,nr_inodes=64k,size="+size); err != nil {
+		if err := sys.Mount("volume", p, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777,nr_inodes=64k,size="+size); err != nil {
 			return err
 		}
 	}
@@ -64,11 +64,28 @@ func makeVolume(sys mounts.Syscalls, root, p string, v table.Volume) error {
 		if err := os.MkdirAll(d, 0o777); err != nil {
 			return err
 		}
-		if err := os.Chmod(d, 0o777); err != nil {
+		if v.Group != nil {
+			if err := os.Lchown(d, -1, int(*v.Group)); err != nil {
+				return err
+			}
+		}
+		if err := os.Chmod(d, mode(v, d == p)); err != nil { // after chown(2), which takes the set-group-ID bit
 			return err
 		}
 	}
 	return nil
+}
+
+// mode of a volume, or of a directory in it: what a kubelet's have.
+func mode(v table.Volume, top bool) os.FileMode {
+	m := os.FileMode(0o777)
+	if v.Memory && top {
+		m |= os.ModeSticky
+	}
+	if v.Group != nil {
+		m |= os.ModeSetgid
+	}
+	return m
 }
 
 func under(root string, list []string) []string {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"garboard.local/init/table"
@@ -35,7 +36,7 @@ func TestVolumes(t *testing.T) {
 	if err := Volumes(kernel, root, list); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(kernel.list, "; "); got != "volume fast tmpfs 0x6 mode=0777,nr_inodes=64k,size=10%; volume small tmpfs 0x6 mode=0777,nr_inodes=64k,size=4096" {
+	if got := strings.Join(kernel.list, "; "); got != "volume fast tmpfs 0x6 mode=1777,nr_inodes=64k,size=10%; volume small tmpfs 0x6 mode=1777,nr_inodes=64k,size=4096" {
 		t.Errorf("mounts %s", got)
 	}
 	for p, want := range map[string]os.FileMode{
@@ -74,6 +75,41 @@ func TestVolumes(t *testing.T) {
 	left, _ := filepath.Glob(filepath.Join(root, "var/lib/garboard/*"))
 	if len(left) != 2 { // pods and other
 		t.Errorf("left: %q", left)
+	}
+}
+
+// A volume of a group belongs to it, and so does what is made in it later.
+func TestVolumesOfAGroup(t *testing.T) {
+	root := t.TempDir()
+	group := uint32(os.Getegid())
+	if os.Geteuid() == 0 {
+		group = 4000
+	}
+	list := []table.Volume{
+		{Path: table.VolumeDir + "/p/work", Dirs: []string{table.VolumeDir + "/p/work/sub"}, Group: &group},
+		{Path: table.MemoryVolumeDir + "/p/fast", Memory: true, Dirs: []string{table.MemoryVolumeDir + "/p/fast/sub"}, Group: &group},
+	}
+	if err := Volumes(&mounted{}, root, list); err != nil {
+		t.Fatal(err)
+	}
+	for p, want := range map[string]os.FileMode{
+		table.VolumeDir + "/p/work": 0o777 | os.ModeSetgid, table.VolumeDir + "/p/work/sub": 0o777 | os.ModeSetgid,
+		table.MemoryVolumeDir + "/p/fast": 0o777 | os.ModeSetgid | os.ModeSticky, table.MemoryVolumeDir + "/p/fast/sub": 0o777 | os.ModeSetgid,
+	} {
+		fi, err := os.Stat(filepath.Join(root, p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gid := fi.Sys().(*syscall.Stat_t).Gid; gid != group || fi.Mode() != want|os.ModeDir {
+			t.Errorf("%s: group %d mode %v, want %d %v", p, gid, fi.Mode(), group, want)
+		}
+	}
+	file := filepath.Join(root, table.VolumeDir, "p/work/sub/file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if fi, err := os.Stat(file); err != nil || fi.Sys().(*syscall.Stat_t).Gid != group {
+		t.Errorf("a file in it: %v %v", fi, err)
 	}
 }
 

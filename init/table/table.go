@@ -136,7 +136,8 @@ const (
 	MemoryVolumeDir = "/run/garboard/pods"
 )
 
-// Volume is a directory that services share, mode 0777 and empty at each boot.
+// Volume is a directory that services share, empty at each boot. Its mode is 0777, with
+// the sticky bit in memory, as a kubelet's.
 type Volume struct {
 	Path   string `json:"path"`             // below VolumeDir or, with Memory, MemoryVolumeDir
 	Memory bool   `json:"memory,omitempty"` // a tmpfs of its own
@@ -144,6 +145,9 @@ type Volume struct {
 	Size int64 `json:"size,omitempty"`
 	// Dirs are made in it, absolute paths.
 	Dirs []string `json:"dirs,omitempty"`
+	// Group owns it and its Dirs, and with the set-group-ID bit all that is made in
+	// them; null = root's, without the bit.
+	Group *uint32 `json:"group,omitempty"`
 }
 
 // RLimit is a resource limit by the name that Limit knows.
