@@ -3,6 +3,7 @@ package pod
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"garboard.local/pod/manifest"
@@ -60,12 +61,21 @@ func (f *findings) refused(path string) bool {
 	return false
 }
 
+// found are the findings, with their fields as the file has them.
+func (f *findings) found() []Finding {
+	out := slices.Clone(f.list)
+	for i := range out {
+		out[i].Field = f.doc.Where(out[i].Field)
+	}
+	return out
+}
+
 // err is every refusal.
 func (f *findings) err() error {
 	var errs []error
 	for _, x := range f.list {
 		if x.Verdict == Refused {
-			errs = append(errs, f.doc.Errorf(x.Line, "%s: %s", x.Field, x.Text))
+			errs = append(errs, f.doc.Errorf(x.Line, "%s: %s", f.doc.Where(x.Field), x.Text))
 		}
 	}
 	return errors.Join(errs...)

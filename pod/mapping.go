@@ -57,7 +57,7 @@ func both(field string, r Rule) Entry            { return Entry{field, r, r} }
 // Mapping is the whole mapping, in the order of docs/pod-mapping.md.
 func Mapping() []Entry {
 	var out []Entry
-	for _, part := range [][]Entry{metadataEntries(), podEntries(), ignoredEntries(), securityEntries(), volumeEntries(), containerEntries(), probeEntries(), containerSecurityEntries(), initContainerEntries()} {
+	for _, part := range [][]Entry{metadataEntries(), daemonSetEntries(), podEntries(), ignoredEntries(), securityEntries(), volumeEntries(), containerEntries(), probeEntries(), containerSecurityEntries(), initContainerEntries()} {
 		out = append(out, part...)
 	}
 	return out
@@ -143,6 +143,8 @@ func cell(r Rule) string {
 
 func heading(field string) string {
 	switch {
+	case strings.HasPrefix(field, "DaemonSet."):
+		return "DaemonSet"
 	case strings.HasPrefix(field, initContainers):
 		return "Init containers"
 	case strings.Contains(field, "Probe"):

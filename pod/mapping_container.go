@@ -60,7 +60,7 @@ func probeEntries() []Entry {
 	const later = "not for PID 1, which has no HTTP in it; use exec or tcpSocket"
 	for _, p := range []struct{ name, init, systemd, period string }{
 		{"startupProbe", "until it succeeds the service is neither ready nor probed otherwise; at its failure it is ended by its grace and started again by its policy", "a oneshot that probes until it succeeds; what comes after the container waits for it, liveness begins after it, and at its failure the container is restarted", "default 10"},
-		{"livenessProbe", "at its failure the service is ended by its grace and started again by its policy", "a unit beside the container that probes; at its failure the container is restarted (systemctl restart: by its grace)", "default 10"},
+		{"livenessProbe", "at its failure the service is ended by its grace and started again by its policy", "a unit beside the container that probes; at its failure the container is ended by its grace and started again by its policy, with the back-off and counted (as by its watchdog; with a preStop hook, which a watchdog passes over, by systemctl restart: at once and not counted)", "default 10"},
 		{"readinessProbe", "until it first succeeds what comes after the service waits (at most its wait-seconds); it is not probed again afterwards", "a oneshot that waits for the first success; the pod's _ready.target waits for it, and so does what comes after the pod. It is not probed again afterwards", "default 50 ms for PID 1, since a node boots in seconds"},
 	} {
 		at := containers + "." + p.name + "."

@@ -11,8 +11,8 @@ const (
 
 func metadataEntries() []Entry {
 	return []Entry{
-		both("apiVersion", yes("v1")),
-		both("kind", yes("Pod; ConfigMap and Secret documents of the same file are what its references are resolved from")),
+		both("apiVersion", yes("v1; apps/v1 of a DaemonSet")),
+		both("kind", yes("Pod; ConfigMap and Secret documents of the same file are what its references are resolved from; a List of them; a DaemonSet: the one pod that it has on a machine. Other kinds that make pods are refused: how many there are, and where, a cluster decides")),
 		row("metadata.name", yes("the service's name; with several containers NAME-CONTAINER, which must differ from every other service's. Small letters, digits and -, 63 at most: a container of the node pod is called so"), yes("unit names, see below")),
 		row("metadata.namespace", off("services of a node are not in namespaces; fieldRefs see it"), yes("unit names; default: default")),
 		row("metadata.labels", off("for people and tools; fieldRefs see them"), yes("X-Garboard section of the units; fieldRefs see them")),
@@ -29,6 +29,20 @@ func metadataEntries() []Entry {
 		both("metadata.resourceVersion", off("written by the API server")),
 		both("metadata.selfLink", off("written by the API server")),
 		both("status", off("written by the kubelet; `garboard convert --status` prints one")),
+	}
+}
+
+// daemonSetEntries are what a DaemonSet has beside its template.
+func daemonSetEntries() []Entry {
+	const rollOut = "how a change reaches the nodes one by one; a machine has one pod, and convert changes it"
+	return []Entry{
+		both("DaemonSet.metadata", off("of the DaemonSet; its name and namespace are the pod's, whose labels and annotations are those of spec.template")),
+		both("DaemonSet.spec.selector", off("which pods are its own: it has to match the template's labels, as an API server demands")),
+		both("DaemonSet.spec.template.metadata", off("a pod of a DaemonSet is called after that")),
+		both("DaemonSet.spec.updateStrategy", off(rollOut)),
+		both("DaemonSet.spec.minReadySeconds", off(rollOut)),
+		both("DaemonSet.spec.revisionHistoryLimit", off(rollOut)),
+		both("DaemonSet.status", off("written by a controller")),
 	}
 }
 

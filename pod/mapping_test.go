@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"garboard.local/pod/manifest"
@@ -49,6 +50,11 @@ func TestEveryFieldHasAnEntry(t *testing.T) {
 	if n < 200 {
 		t.Errorf("only %d fields were visited", n)
 	}
+	fields(reflect.TypeFor[appsv1.DaemonSet](), "DaemonSet", hasEntry, func(f string) {
+		if inside := strings.HasPrefix(f, "DaemonSet.spec.template."); !inside && !hasEntry(f) && f != "DaemonSet.kind" && f != "DaemonSet.apiVersion" {
+			t.Errorf("%s has no entry in the mapping", f)
+		}
+	})
 	// Direct fields of PodSpec and Container, by name, beside the walk.
 	for _, c := range []struct {
 		t  reflect.Type
@@ -104,6 +110,7 @@ func TestEntriesAreForFields(t *testing.T) {
 		}
 	}
 	walk(reflect.TypeFor[corev1.Pod](), "")
+	walk(reflect.TypeFor[appsv1.DaemonSet](), "DaemonSet")
 	seen := map[string]bool{}
 	for _, e := range Mapping() {
 		if !known[e.Field] {

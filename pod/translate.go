@@ -82,7 +82,7 @@ func Translate(d *manifest.Document, o Options) (*Plan, []Finding, error) {
 	t.names()
 	t.volumes()
 	t.services()
-	return t.plan, t.list, t.err()
+	return t.plan, t.found(), t.err()
 }
 
 // serviceNames says whether the pod's services of PID 1 have names that containers

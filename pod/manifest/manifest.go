@@ -1,4 +1,5 @@
-// Package manifest reads Pod, ConfigMap and Secret manifests strictly: a field
+// Package manifest reads Pod, ConfigMap and Secret manifests, Lists of them, and the pod
+// of a DaemonSet, strictly: a field
 // that the Kubernetes types do not have, one given twice, or a value of another
 // kind is an error that names file, line and the nearest known field. What is
 // read keeps its place, so that later findings can name a line too.
@@ -26,6 +27,10 @@ type Document struct {
 	Secret    *corev1.Secret
 	// Fields are the values that the manifest sets, in its order.
 	Fields []Field
+	// Of is "DaemonSet" where the Pod is made of one's template, and else empty. The
+	// paths of Fields are the Pod's then; those that are about the DaemonSet alone begin
+	// with its kind.
+	Of string
 }
 
 // Field is one value of a manifest: a scalar, a list of scalars, an entry of a
@@ -90,9 +95,10 @@ var kinds = map[string]reflect.Type{
 	"Pod": reflect.TypeFor[corev1.Pod](), "ConfigMap": reflect.TypeFor[corev1.ConfigMap](), "Secret": reflect.TypeFor[corev1.Secret](),
 }
 
-// withTemplate are kinds that hold a Pod somewhere below.
+// withTemplate are kinds that hold a Pod somewhere below. How many of them a machine
+// should run, and for how long, these kinds leave to a cluster.
 var withTemplate = map[string]string{
-	"Deployment": "spec.template", "DaemonSet": "spec.template", "StatefulSet": "spec.template", "ReplicaSet": "spec.template",
+	"Deployment": "spec.template", "StatefulSet": "spec.template", "ReplicaSet": "spec.template",
 	"ReplicationController": "spec.template", "Job": "spec.template", "CronJob": "spec.jobTemplate.spec.template", "PodTemplate": "template",
 }
 
@@ -114,12 +120,33 @@ func Read(file string, b []byte) ([]*Document, error) {
 		if len(n.Content) == 1 && n.Content[0].Tag == "!!null" {
 			continue // nothing between two separators
 		}
-		d, err := document(file, n.Content[0])
+		parts, err := documents(file, n.Content[0])
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, parts...)
+	}
+}
+
+// documents is a manifest, or each item of a List.
+func documents(file string, n *yaml.Node) ([]*Document, error) {
+	if kind := scalar(n, "kind"); n.Kind != yaml.MappingNode || kind.Value != "List" {
+		d, err := document(file, n)
+		return []*Document{d}, err
+	}
+	items, err := listItems(&Document{File: file, Line: n.Line}, n)
+	if err != nil {
+		return nil, err
+	}
+	var docs []*Document
+	for _, item := range items {
+		d, err := document(file, item)
 		if err != nil {
 			return nil, err
 		}
 		docs = append(docs, d)
 	}
+	return docs, nil
 }
 
 func document(file string, n *yaml.Node) (*Document, error) {
@@ -133,12 +160,33 @@ func document(file string, n *yaml.Node) (*Document, error) {
 	case withTemplate[kind.Value] != "":
 		return nil, d.Errorf(kind.Line, "kind %s: Pods are read; its %s makes one, with apiVersion: v1, kind: Pod and a metadata.name", kind.Value, withTemplate[kind.Value])
 	case kind.Value == "List":
-		return nil, d.Errorf(kind.Line, "kind List: write its items as documents of their own, separated by ---")
+		return nil, d.Errorf(kind.Line, "kind List: a List holds no other; write its items into one")
+	case kind.Value == "DaemonSet":
+		return d, d.daemonSet(n, version)
+	case kind.Value == "":
+		return nil, d.Errorf(n.Line, "kind is missing: Pod, ConfigMap, Secret, DaemonSet and List are read")
 	case !ok:
-		return nil, d.Errorf(kind.Line, "kind %q: Pod, ConfigMap and Secret are read", kind.Value)
+		return nil, d.Errorf(kind.Line, "kind %q: Pod, ConfigMap, Secret, DaemonSet and List are read; leave others out of what is converted", kind.Value)
 	case version.Value != "v1":
 		return nil, d.Errorf(version.Line, "apiVersion %q: a %s is of v1", version.Value, kind.Value)
 	}
+	object, err := d.decode(n, t)
+	if err != nil {
+		return nil, err
+	}
+	switch o := object.(type) {
+	case *corev1.Pod:
+		d.Pod = o
+	case *corev1.ConfigMap:
+		d.ConfigMap = o
+	case *corev1.Secret:
+		d.Secret = o
+	}
+	return d, nil
+}
+
+// decode walks through a node and makes the object that it describes.
+func (d *Document) decode(n *yaml.Node, t reflect.Type) (any, error) {
 	w := &walker{doc: d}
 	v, err := w.value(n, t, "", "")
 	if err != nil {
@@ -152,15 +200,7 @@ func document(file string, n *yaml.Node) (*Document, error) {
 	if err := json.Unmarshal(js, object); err != nil {
 		return nil, d.Errorf(n.Line, "%v", err)
 	}
-	switch o := object.(type) {
-	case *corev1.Pod:
-		d.Pod = o
-	case *corev1.ConfigMap:
-		d.ConfigMap = o
-	case *corev1.Secret:
-		d.Secret = o
-	}
-	return d, nil
+	return object, nil
 }
 
 // scalar is the value of a key of a mapping; the mapping itself, without a value, if it has none.

@@ -29,6 +29,7 @@ const help = `usage: garboard-probe [--watch] [--delay D] [--period D] [--timeou
   http URL ["Header: value"...] status 200 to 399 is success
   grpc HOST:PORT [SERVICE]      SERVING is success (grpc.health.v1)
   sleep D                       no probe: sleeps
+  fail UNIT                     no probe: has systemd end a service and start it again
 
 Without --watch it ends with status 0 after N successes in a row; with it it goes on.
 It ends with status 1 after N failures in a row; 0 means never.
@@ -69,6 +70,13 @@ func Main(ctx context.Context, args []string, diag io.Writer) int {
 			return usage
 		}
 		wait(ctx, d)
+		return healthy
+	}
+	if f.NArg() == 2 && f.Arg(0) == "fail" {
+		if err := fail(ctx, systemctl, notifySocket, f.Arg(1)); err != nil {
+			fmt.Fprintf(diag, "garboard-probe: fail: %v\n", err)
+			return unhealthy
+		}
 		return healthy
 	}
 	check, err := New(f.Args())

@@ -64,11 +64,7 @@ func (w *writer) process(f *file, s *pod.Service) error {
 	}
 	w.restart(f, s)
 	f.service("TimeoutStartSec", "infinity")
-	stop := fmt.Sprintf("%ds", w.plan.Grace)
-	if w.plan.Grace == 0 {
-		stop = "1ms" // 0 would mean no limit
-	}
-	f.service("TimeoutStopSec", stop)
+	f.service("TimeoutStopSec", w.grace())
 	f.service("KillMode", "mixed") // the main process is asked, the rest ends with it
 	if s.StopSignal != "" {
 		f.service("KillSignal", s.StopSignal)
@@ -82,6 +78,14 @@ func (w *writer) process(f *file, s *pod.Service) error {
 		f.service("OOMScoreAdjust", fmt.Sprint(*s.OOMScoreAdj))
 	}
 	return w.context(f, s)
+}
+
+// grace is the pod's, as a time span.
+func (w *writer) grace() string {
+	if w.plan.Grace == 0 {
+		return "1ms" // 0 would mean no limit
+	}
+	return fmt.Sprintf("%ds", w.plan.Grace)
 }
 
 // hook completes a command that is the probe program's.

@@ -65,15 +65,39 @@ func (w *writer) helpers(container *file, s *pod.Service) {
 		}
 		f.service("ExecStart", command(w.probe(p, failures, true)))
 	}
-	if s.Liveness != nil || s.Startup != nil && s.Kind != pod.Sidecar {
-		f := w.new(restart, "Restarts container "+s.Name+" of "+w.title())
-		f.service("Type", "oneshot")
-		verb := "restart"
-		if s.Restart == "Never" {
-			verb = "stop"
-		}
-		f.service("ExecStart", command([]string{systemctl, verb, "--no-block", "--", container.name}))
+	if !restarted(s) {
+		return
 	}
+	f := w.new(restart, "Restarts container "+s.Name+" of "+w.title())
+	f.service("Type", "oneshot")
+	switch {
+	case s.Restart == "Never":
+		f.service("ExecStart", command([]string{systemctl, "stop", "--no-block", "--", container.name}))
+	case s.PreStop != nil: // which a watchdog passes over
+		f.service("ExecStart", command([]string{systemctl, "restart", "--no-block", "--", container.name}))
+	default:
+		f.service("ExecStart", command([]string{w.ProbePath, "fail", container.name}))
+		w.watchdog(container, s)
+	}
+}
+
+// restarted says whether a probe can have the container ended.
+func restarted(s *pod.Service) bool {
+	return s.Liveness != nil || s.Startup != nil && s.Kind != pod.Sidecar
+}
+
+// watchdog is what becomes of a container whose probe has failed: systemd ends it as its
+// grace says, and starts it again by its policy, with the back-off, and counts that.
+func (w *writer) watchdog(f *file, s *pod.Service) {
+	signal := s.StopSignal
+	if signal == "" {
+		signal = "SIGTERM"
+	}
+	f.service("WatchdogSignal", signal)
+	f.service("TimeoutAbortSec", w.grace())
+	// The message comes in the name of the container's process, which itself has no use for the socket.
+	f.service("NotifyAccess", "main")
+	f.service("UnsetEnvironment", "NOTIFY_SOCKET")
 }
 
 // surroundings are the container's for a command in it, and little for the rest.

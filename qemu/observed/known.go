@@ -19,6 +19,5 @@ var Known = []Difference{
 	{`[^:]*: opening /dev/kmsg`, "A container's /dev has no such file; a unit's has, and DevicePolicy= forbids it."},
 	{`work/main: /info(/deep)?`, "The directory of a downwardAPI volume has other modes. It is mounted read-only in both worlds, and its files are alike."},
 	{`[^:]*: state before`, "systemd keeps how a service ended last, not how the run before that did: once it runs or has ended again, the earlier status is in the journal alone."},
-	{`probed/main: restarts`, "systemd counts the restarts that its own policy makes. One that a liveness probe makes is a `systemctl restart`, which sets the count to zero."},
 	{`config(/.*)?: .*`, "A ConfigMap needs an API server: a kubelet that stands alone does not take the pod. For units it comes from a directory (`--objects`)."},
 }
