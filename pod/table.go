@@ -34,10 +34,9 @@ type Compiled struct {
 func Services(docs []*manifest.Document, o Options) (*Compiled, error) {
 	o.Target, o.Objects = Init, docs
 	var plans []*Plan
-	var errs []error
+	errs := []error{CheckObjects(docs)}
 	for _, d := range docs {
 		if d.Pod == nil {
-			errs = append(errs, CheckObject(d))
 			continue
 		}
 		p, _, err := Translate(d, o)

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"reflect"
@@ -98,8 +99,36 @@ var secretKeys = map[corev1.SecretType][][]string{
 	corev1.SecretTypeBasicAuth:        {{corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey}},
 }
 
-// CheckObject checks a ConfigMap or Secret document as an API server would.
-func CheckObject(d *manifest.Document) error {
+// CheckObjects checks ConfigMaps and Secrets as an API server would, and that no two
+// documents of a kind have one name: which of them was meant, nobody could say.
+func CheckObjects(docs []*manifest.Document) error {
+	var errs []error
+	seen := map[string]bool{}
+	for _, d := range docs {
+		errs = append(errs, checkObject(d))
+		kind, m := "pod", metav1.ObjectMeta{}
+		switch {
+		case d.ConfigMap != nil:
+			kind, m = "ConfigMap", d.ConfigMap.ObjectMeta
+		case d.Secret != nil:
+			kind, m = "Secret", d.Secret.ObjectMeta
+		case d.Pod != nil:
+			m = d.Pod.ObjectMeta
+		}
+		if m.Namespace == "" {
+			m.Namespace = defaultNamespace
+		}
+		if key := kind + " " + m.Namespace + "/" + m.Name; seen[key] {
+			errs = append(errs, d.Errorf(d.LineOf("metadata.name"), "a second %s is called %s/%s", kind, m.Namespace, m.Name))
+		} else {
+			seen[key] = true
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkObject checks one ConfigMap or Secret.
+func checkObject(d *manifest.Document) error {
 	f := &findings{doc: d}
 	data, binary := map[string]int{}, map[string]int{}
 	var m *metav1.ObjectMeta

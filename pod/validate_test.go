@@ -202,26 +202,28 @@ func TestValidManifests(t *testing.T) {
 // ConfigMaps and Secrets are checked as an API server does, wherever they are used.
 func TestInvalidObjects(t *testing.T) {
 	for text, want := range map[string]string{
-		"kind: ConfigMap\nmetadata: {name: A}":                                                      `o.yaml:3: metadata.name: "A": a lowercase RFC 1123 subdomain`,
-		"kind: ConfigMap\nmetadata: {name: a, namespace: b.c}":                                      "metadata.namespace",
-		"kind: ConfigMap\nmetadata: {name: a, labels: {b: c d}}":                                    "metadata.labels.b: \"c d\": a valid label",
-		"kind: ConfigMap\nmetadata: {name: a}\ndata: {'a b': c}":                                    `o.yaml:4: data.a b: "a b": a valid config key`,
-		"kind: ConfigMap\nmetadata: {name: a}\ndata: {a: b}\nbinaryData: {a: Yg==}":                 "o.yaml:5: binaryData.a: is in data too",
-		"kind: ConfigMap\nmetadata: {name: a}\ndata: {a: " + strings.Repeat("x", 1<<20+1) + "}":     "1048576 is what an object may hold",
-		"kind: Secret\nmetadata: {name: a}\nstringData: {..: b}":                                    "stringData...",
-		"kind: Secret\nmetadata: {name: a}\ntype: kubernetes.io/tls\nstringData: {tls.crt: b}":      "o.yaml:4: type: kubernetes.io/tls needs the key tls.key",
-		"kind: Secret\nmetadata: {name: a}\ntype: kubernetes.io/basic-auth\nstringData: {user: b}":  "needs the key username or password",
-		"kind: Secret\nmetadata: {name: a}\ntype: kubernetes.io/basic-auth\ndata: {username: Yg==}": "",
-		"kind: ConfigMap\nmetadata: {name: a.b, annotations: {c: d e}}\ndata: {.a_b-c.d: ''}":       "",
-		"kind: Secret\nmetadata: {name: a}\ndata: {a: Yg==}\nstringData: {a: c}":                    "",
-		"kind: Secret\nmetadata: {name: a}\ntype: my.own/type":                                      "",
-		"kind: Pod\nmetadata: {name: A}\nspec: {containers: [{name: a}]}":                           "",
+		"kind: ConfigMap\nmetadata: {name: A}":                                                                          `o.yaml:3: metadata.name: "A": a lowercase RFC 1123 subdomain`,
+		"kind: ConfigMap\nmetadata: {name: a, namespace: b.c}":                                                          "metadata.namespace",
+		"kind: ConfigMap\nmetadata: {name: a, labels: {b: c d}}":                                                        "metadata.labels.b: \"c d\": a valid label",
+		"kind: ConfigMap\nmetadata: {name: a}\ndata: {'a b': c}":                                                        `o.yaml:4: data.a b: "a b": a valid config key`,
+		"kind: ConfigMap\nmetadata: {name: a}\ndata: {a: b}\nbinaryData: {a: Yg==}":                                     "o.yaml:5: binaryData.a: is in data too",
+		"kind: ConfigMap\nmetadata: {name: a}\ndata: {a: " + strings.Repeat("x", 1<<20+1) + "}":                         "1048576 is what an object may hold",
+		"kind: Secret\nmetadata: {name: a}\nstringData: {..: b}":                                                        "stringData...",
+		"kind: Secret\nmetadata: {name: a}\ntype: kubernetes.io/tls\nstringData: {tls.crt: b}":                          "o.yaml:4: type: kubernetes.io/tls needs the key tls.key",
+		"kind: Secret\nmetadata: {name: a}\ntype: kubernetes.io/basic-auth\nstringData: {user: b}":                      "needs the key username or password",
+		"kind: Secret\nmetadata: {name: a}\ntype: kubernetes.io/basic-auth\ndata: {username: Yg==}":                     "",
+		"kind: ConfigMap\nmetadata: {name: a.b, annotations: {c: d e}}\ndata: {.a_b-c.d: ''}":                           "",
+		"kind: Secret\nmetadata: {name: a}\ndata: {a: Yg==}\nstringData: {a: c}":                                        "",
+		"kind: Secret\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: default}": "o.yaml:7: a second Secret is called default/a",
+		"kind: Secret\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}":                  "",
+		"kind: Secret\nmetadata: {name: a}\ntype: my.own/type":                                                          "",
+		"kind: Pod\nmetadata: {name: A}\nspec: {containers: [{name: a}]}":                                               "",
 	} {
 		docs, err := manifest.Read("o.yaml", []byte("apiVersion: v1\n"+text+"\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = CheckObject(docs[0])
+		err = CheckObjects(docs)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%.100s: error %v, want %q", text, err, want)
 		}

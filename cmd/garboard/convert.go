@@ -32,13 +32,15 @@ type convertFlags struct {
 func convertCommand(g *global) *cobra.Command {
 	f := &convertFlags{global: g}
 	cmd := &cobra.Command{
-		Use:   "convert POD.yaml...",
+		Use:   "convert {POD.yaml | DIRECTORY | -}...",
 		Short: "Turn Pod manifests into systemd units, or into services of PID 1",
-		Long: `Convert reads Pod manifests (several documents in a file; - is standard input) and
-writes what they mean as services of a machine. ConfigMap and Secret documents
-beside the Pods are what their references are resolved from. What a field becomes is
-in docs/pod-mapping.md; nothing is dropped silently, and a manifest with a field that
-cannot be had is refused as a whole, with every reason.
+		Long: `Convert reads Pod manifests (several documents in a file, or a List; the *.yaml,
+*.yml and *.json files of a directory; - is standard input) and writes what they mean
+as services of a machine. A DaemonSet is the one pod that it has on a machine; other
+kinds that make pods are refused. ConfigMap and Secret documents beside the Pods are
+what their references are resolved from. What a field becomes is in
+docs/pod-mapping.md; nothing is dropped silently. A manifest with a field that cannot
+be had, or that an API server would refuse, is refused as a whole, with every reason.
 
 Without --output the units are printed. With it they are written to
 DIR/etc/systemd/system and their files to DIR/etc/garboard/pods; "/" is this machine.
@@ -47,16 +49,28 @@ Units that an earlier manifest of the same pod left there are removed. Then:
   systemctl daemon-reload
   systemctl enable --now pod-NAMESPACE-NAME.target
 
-Exit status 1: a manifest is wrong or refused; 2: the command line is wrong.`,
+With --images containers have the files of their images for a root directory, and run
+what the image says where the manifest is silent. --image and --pull unpack images
+there: DIR/IMAGE is a link to a directory that is named by the image's digest, so an
+image that has not changed is not unpacked again, and one that has changes the units.
+As root files get the owners and capabilities that they have in the image; otherwise it
+is said what is lost. A registry's credentials are those of docker login or podman login.
+
+Exit status 1: a manifest is wrong or refused, or an image cannot be had; 2: the
+command line is wrong.`,
 		Example: `  garboard convert etcd.yaml --explain
   garboard convert etcd.yaml --output /
-  garboard convert pods.yaml --to systemd --objects /etc/kubernetes/objects --output out/units
+  kubectl get daemonset -n kube-system agent -o yaml | garboard convert - --explain
+  garboard convert /etc/kubernetes/manifests --output out/machine --prune --json
+  garboard convert web.yaml --output / --images /var/lib/garboard/images --pull
+  garboard convert web.yaml --output / --images /var/lib/garboard/images --image localhost/web:1=oci-archive:web.tar
+  garboard convert pods.yaml --objects /etc/kubernetes/objects --output out/units
   garboard convert recipes/services/*.yaml --to table
   systemctl show --all --timestamp=unix 'pod-*' | garboard convert etcd.yaml --status -
   garboard convert recipes/services/node-exporter.yaml --to table --status services.json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError{errors.New("name a manifest, such as etcd.yaml, or - for standard input")}
+				return usageError{errors.New("name a manifest, such as etcd.yaml, a directory of them, or - for standard input")}
 			}
 			return nil
 		},
@@ -70,7 +84,7 @@ Exit status 1: a manifest is wrong or refused; 2: the command line is wrong.`,
 	x := cmd.Flags()
 	x.StringVar(&f.to, "to", string(pod.Systemd), "systemd: unit files; table: services of PID 1, as JSON")
 	x.StringVarP(&f.output, "output", "o", "", "write below this directory instead of printing")
-	x.BoolVar(&f.prune, "prune", false, "with --output: remove the units of all other pods there")
+	x.BoolVar(&f.prune, "prune", false, "with --output: remove the units of all other pods there, and unpacked images that no unit has any more")
 	x.BoolVar(&f.explain, "explain", false, "say field by field what happens, and write nothing")
 	x.StringVar(&f.status, "status", "", "print the Pods with their status, read from this output of systemctl show --all --timestamp=unix, or with --to table from a node's /run/garboard/services.json (- is standard input)")
 	x.BoolVar(&f.asJSON, "json", false, "print as JSON")
@@ -82,28 +96,17 @@ Exit status 1: a manifest is wrong or refused; 2: the command line is wrong.`,
 	x.StringVar(&f.options.APIServer, "api-server", "", "HOST:PORT for KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT; default: they are not set")
 	x.StringVar(&f.machine.ProbePath, "probe", "", "where the probe program is on the machine (default /usr/lib/garboard/probe)")
 	x.IntVar(&f.machine.Version, "systemd-version", 257, "version of the machine's systemd, 252 or later")
+	for _, dir := range []string{"output", "images", "objects"} {
+		_ = cmd.MarkFlagDirname(dir)
+	}
+	_ = cmd.MarkFlagFilename("status")
+	_ = cmd.RegisterFlagCompletionFunc("arch", cobra.FixedCompletions([]string{"amd64", "arm64"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("to", cobra.FixedCompletions([]string{"systemd", "table"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func (f *convertFlags) run(ctx context.Context, in io.Reader, out, diag io.Writer, args []string) error {
-	switch f.to {
-	case string(pod.Systemd):
-		f.options.Target = pod.Systemd
-	case "table", string(pod.Init):
-		f.options.Target = pod.Init
-	default:
-		return usageError{fmt.Errorf("--to %q: known are systemd and table", f.to)}
-	}
-	switch {
-	case f.options.Target == pod.Init && f.output != "":
-		return usageError{errors.New("--output goes with --to systemd; the table is printed")}
-	case f.prune && f.output == "":
-		return usageError{errors.New("--prune goes with --output")}
-	case f.options.ImagesDir != "" && !strings.HasPrefix(f.options.ImagesDir, "/"):
-		return usageError{fmt.Errorf("--images %q: units name the directory, so it has to be absolute", f.options.ImagesDir)}
-	}
-	if err := f.checkImages(); err != nil {
+	if err := f.check(args); err != nil {
 		return err
 	}
 	docs, err := readManifests(in, args)
@@ -156,26 +159,6 @@ func (f *convertFlags) run(ctx context.Context, in io.Reader, out, diag io.Write
 	return f.units(ctx, out, diag, plans, made)
 }
 
-// read reads every document of the files.
-func readManifests(in io.Reader, args []string) ([]*manifest.Document, error) {
-	var docs []*manifest.Document
-	var errs []error
-	for _, a := range args {
-		var d []*manifest.Document
-		var err error
-		if a == "-" {
-			var b []byte
-			if b, err = io.ReadAll(in); err == nil {
-				d, err = manifest.Read("standard input", b)
-			}
-		} else {
-			d, err = manifest.ReadFile(a)
-		}
-		docs, errs = append(docs, d...), append(errs, err)
-	}
-	return docs, errors.Join(errs...)
-}
-
 // fileFindings are the findings on one Pod.
 type fileFindings struct {
 	File     string        `json:"file"`
@@ -188,23 +171,17 @@ func (f *convertFlags) translate(docs []*manifest.Document, args []string) ([]*p
 	var plans []*pod.Plan
 	var all []fileFindings
 	var errs []error
-	seen := map[string]bool{}
+	errs = append(errs, pod.CheckObjects(docs))
 	for _, d := range docs {
 		if d.Pod == nil {
-			errs = append(errs, pod.CheckObject(d))
 			continue
 		}
 		p, found, err := pod.Translate(d, f.options)
-		if name := p.Namespace + "/" + p.Name; seen[name] {
-			err = errors.Join(err, d.Errorf(d.LineOf("metadata.name"), "a second pod is called %s", name))
-		} else {
-			seen[name] = true
-		}
 		plans, errs = append(plans, p), append(errs, err)
 		all = append(all, fileFindings{File: d.File, Pod: p.Namespace + "/" + p.Name, Findings: found})
 	}
 	if len(plans) == 0 {
-		return nil, nil, fmt.Errorf("%s: no document of kind Pod", strings.Join(args, ", "))
+		return nil, nil, errors.Join(errors.Join(errs...), fmt.Errorf("%s: no document of kind Pod", strings.Join(args, ", ")))
 	}
 	pod.ResolveRoles(plans)
 	return plans, all, errors.Join(errs...)

@@ -42,7 +42,7 @@ func (f *imageFlags) add(x *pflag.FlagSet) {
 
 func (f *imageFlags) wanted() bool { return f.pull || len(f.places) > 0 }
 
-// check looks at the command line.
+// checkImages looks at the flags that are about images.
 func (f *convertFlags) checkImages() error {
 	if !f.images.wanted() {
 		return nil

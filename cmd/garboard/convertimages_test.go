@@ -206,7 +206,7 @@ func TestConvertImageFlags(t *testing.T) {
 	for args, want := range map[string]string{
 		"--pull":             "need --images",
 		"--pull --images /i": "need --output",
-		"--pull --images /i --output o --explain":              "goes with --to systemd and --output alone",
+		"--pull --images /i --explain":              "goes with --to systemd and --output alone",
 		"--pull --images /i --output o --arch all":             "a machine is amd64 or arm64",
 		"--pull --images /i --output o --image-limit much":     "is not a size",
 		"--images /i --output o --image a":                     "write it as NAME=PLACE",
