@@ -168,7 +168,7 @@ const mappingHead = `<!-- Generated from the table in package pod; go test ./pod
 
 One table says what every field of a Pod means to the services that PID 1 runs on a Garboard node and to the systemd units that
 ` + "`garboard convert --to systemd`" + ` writes. A field is *supported*, *ignored* (because that is safe), or *refused* (because it is not): nothing is dropped
-silently. ` + "`garboard convert --explain POD.yaml`" + ` prints the rows that a manifest touches, with its lines. Some supported fields take some values only; other values are refused with
+silently; and what an API server would refuse is refused, too. ` + "`garboard convert --explain POD.yaml`" + ` prints the rows that a manifest touches, with its lines. Some supported fields take some values only; other values are refused with
 the reason. A row speaks for everything below its field that has no row of its own. Why things are as they are is in
 [decisions/0013](decisions/0013-pods-as-services.md).
 `
@@ -202,10 +202,11 @@ Names are escaped as systemd escapes, so that a dash only separates; and names i
 | ` + "`pod-NS-NAME_after.service`" + ` | waits for what the pod comes after, at most ` + "`garboard.local/wait-seconds`" + ` |
 | ` + "`pod-NS-NAME-CONTAINER.service`" + ` | a container; an init container is a oneshot, which those behind it require and come after |
 | ` + "`pod-NS-NAME-CONTAINER_startup.service`" + `, ` + "`_readiness.service`" + ` | wait for a probe; what must wait for the container comes after them |
-| ` + "`pod-NS-NAME-CONTAINER_liveness.service`" + ` | probes; when it fails, ` + "`_restart.service`" + ` restarts the container |
+| ` + "`pod-NS-NAME-CONTAINER_liveness.service`" + ` | probes; when it fails, ` + "`_restart.service`" + ` has systemd end the container and start it again by its policy |
 
 Files of a pod (configMaps, secrets, environment that must not be public) lie in ` + "`/etc/garboard/pods/NS_NAME`" + ` (0700), its emptyDirs in ` + "`/var/lib/garboard/pods/NS_NAME`" + ` or, with
 ` + "`medium: Memory`" + `, on a tmpfs in ` + "`/run/garboard/pods/NS_NAME`" + `. Probes are run by the program garboard-probe (cmd/garboard-probe), which has to be at ` + "`/usr/lib/garboard/probe`" + ` on the machine.
-systemd starts nothing as a number that is no user or group of the machine, so the sandbox has systemd-sysusers make one, called ` + "`pod-NUMBER`" + `, where there is none. How all this compares with a
+systemd starts nothing as a number that is no user or group of the machine, so the sandbox has systemd-sysusers make one, called ` + "`pod-NUMBER`" + `, where there is none. They stay when the pod goes (decisions/0013), and do no harm:
+nobody can log in as one. How all this compares with a
 kubelet is in [pod-observed.md](pod-observed.md): both were run.
 `

@@ -4,8 +4,8 @@ func containerEntries() []Entry {
 	const c = containers + "."
 	return []Entry{
 		both(c+"name", yes("part of the service's and the units' names")),
-		row(c+"image", off("the root image holds the programs of services: recipe packages, components and overlays put them there"), yes("with --images DIR: RootDirectory=DIR/IMAGE/rootfs, and its config.json gives entrypoint, environment, user and directory where the manifest does not; without: the programs are the host's own")),
-		both(c+"imagePullPolicy", off("nothing is pulled when a service starts")),
+		row(c+"image", off("the root image holds the programs of services: recipe packages, components and overlays put them there. An image of its own is for an ordinary static pod: preload it (images in the recipe)"), yes("with --images DIR: RootDirectory= with the image's files, which --image and --pull unpack; the image's configuration gives entrypoint, command, environment, user, directory and stop signal where the manifest does not. Containers of one image share its files, and what one writes there stays: say readOnlyRootFilesystem, and write to volumes. Without --images: the programs are the host's own")),
+		row(c+"imagePullPolicy", off("nothing is pulled when a service starts"), off("nothing is pulled when a unit starts; `convert --pull` goes by it: Always asks the registry each time, IfNotPresent when the image is not there, Never not at all")),
 		row(c+"command", yes("argv, as it is: never joined, never given to a shell; the first is an absolute path"), yes("ExecStart= with each word quoted and nothing expanded by systemd")),
 		row(c+"args", yes("argv, behind command"), yes("ExecStart=, behind command")),
 		row(c+"workingDir", yes("chdir(2) before the program starts"), yes("WorkingDirectory=")),
@@ -46,7 +46,7 @@ func containerEntries() []Entry {
 		row(c+"lifecycle.postStart.sleep", no(notYet+"use a service of its own that comes after"), yes("ExecStartPost= with the probe program's sleep")),
 		both(c+"lifecycle.postStart.httpGet", no("use exec")),
 		both(c+"lifecycle.postStart.tcpSocket", no("means nothing in Kubernetes either; use exec")),
-		row(c+"lifecycle.stopSignal", no(notYet+"SIGTERM is sent"), yes("KillSignal=")),
+		row(c+"lifecycle.stopSignal", no(notYet+"SIGTERM is sent"), yes("KillSignal=; default that of the image, else SIGTERM")),
 		both(c+"terminationMessagePath", off("where the kubelet looks for a last message; the log has it")),
 		both(c+"terminationMessagePolicy", off("where the kubelet looks for a last message; the log has it")),
 		row(c+"stdin", yes("false only: standard input is /dev/null"), yes("false only: standard input is /dev/null")),
@@ -87,8 +87,8 @@ func probeEntries() []Entry {
 func containerSecurityEntries() []Entry {
 	const s = containers + ".securityContext."
 	return []Entry{
-		row(s+"runAsUser", yes("setuid(2) before the program starts; default root, or the user of `garboard.local/user`"), yes("User=; default root, the image's, or the user of `garboard.local/user`")),
-		row(s+"runAsGroup", yes("setgid(2) before the program starts; default 0, or that of `garboard.local/group`"), yes("Group=; default 0, the image's, or that of `garboard.local/group`")),
+		row(s+"runAsUser", yes("setuid(2) before the program starts; default root, or the user of `garboard.local/user`"), yes("User=; default the image's, looked up in the image's own /etc/passwd, or the user of `garboard.local/user`, or root. With an image HOME is by that file too")),
+		row(s+"runAsGroup", yes("setgid(2) before the program starts; default 0, or that of `garboard.local/group`"), yes("Group=; default the image's, or the user's in the image's /etc/passwd, or that of `garboard.local/group`, or 0")),
 		both(s+"runAsNonRoot", yes("checked when the manifest is read: the user must be given and not be root")),
 		row(s+"privileged", yes("true is what a service is that names no capabilities; false is refused without capabilities: say which are kept"), yes("true: every capability and device, nothing protected; otherwise the runtime's usual capabilities (CapabilityBoundingSet=), DevicePolicy=closed, ProtectKernelTunables=, ProtectControlGroups=")),
 		row(s+"capabilities", yes("bounding set of the process: the runtime's usual ones with add and drop applied; without this field all, as a host service needs"), yes("CapabilityBoundingSet=: the usual ones of cri-o with add and drop applied. As under Kubernetes a user other than root has them only through file capabilities, or `garboard.local/ambient-capabilities`")),
