@@ -110,12 +110,18 @@ func (w *writer) make(e preload.Entry) error {
 		if err := w.root.Symlink(e.Link, at); err != nil {
 			return err
 		}
-		return w.own(e, at)
+		if err := w.own(e, at); err != nil || e.Extra == nil || e.Extra.Modified.IsZero() {
+			return err
+		}
+		return w.in(at, func(dir int, name string) error {
+			t := unix.NsecToTimespec(e.Extra.Modified.UnixNano())
+			return unix.UtimesNanoAt(dir, name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)
+		})
 	case preload.TypeDevice:
 		w.devices = append(w.devices, "/"+e.Path)
 		return nil
 	case preload.TypeFifo:
-		if err := w.fifo(at); err != nil {
+		if err := w.in(at, func(dir int, name string) error { return unix.Mkfifoat(dir, name, 0o600) }); err != nil {
 			return err
 		}
 	default:
@@ -130,13 +136,14 @@ func (w *writer) make(e preload.Entry) error {
 	return w.finish(e, at)
 }
 
-func (w *writer) fifo(at string) error {
+// in does what package os has no word for, in the open directory of a path.
+func (w *writer) in(at string, do func(dir int, name string) error) error {
 	dir, err := w.root.Open(path.Dir(at))
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	return unix.Mkfifoat(int(dir.Fd()), path.Base(at), 0o600)
+	return do(int(dir.Fd()), path.Base(at))
 }
 
 func (w *writer) own(e preload.Entry, at string) error {
