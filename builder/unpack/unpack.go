@@ -28,6 +28,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
@@ -89,23 +90,23 @@ func Open(ctx context.Context, dir string) (*Dir, error) {
 	return d, nil
 }
 
+// lockPeriod is how often a lock that another holds is tried; flock(2) itself cannot be interrupted.
+const lockPeriod = 100 * time.Millisecond
+
 // hold takes the lock; a wait ends with the context.
 func hold(ctx context.Context, f *os.File) error {
-	got := make(chan error, 1)
-	go func() {
-		for {
-			err := unix.Flock(int(f.Fd()), unix.LOCK_EX)
-			if err != unix.EINTR {
-				got <- err
-				return
-			}
+	again := time.NewTicker(lockPeriod)
+	defer again.Stop()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err != unix.EWOULDBLOCK && err != unix.EINTR {
+			return err
 		}
-	}()
-	select {
-	case err := <-got:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-again.C:
+		}
 	}
 }
 
