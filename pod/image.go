@@ -59,7 +59,7 @@ func (t *translation) image(at string, c *corev1.Container, s *Service) *imageCo
 	}
 	if c.Image == "" {
 		t.refuse(at+".image", "is missing; with --images every container has one")
-		return nil
+		return &imageConfig{later: true}
 	}
 	if t.ImagesLater {
 		return &imageConfig{later: true}
@@ -80,7 +80,7 @@ func (t *translation) image(at string, c *corev1.Container, s *Service) *imageCo
 	}
 	if err != nil {
 		t.refuse(at+".image", "its configuration is needed, since the manifest has no command: %v; --image and --pull unpack images", err)
-		return nil
+		return &imageConfig{later: true} // one complaint is enough
 	}
 	if s.Dir == "" {
 		s.Dir = image.Config.WorkingDir

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"path"
 	"strings"
@@ -27,6 +28,7 @@ type raw struct {
 	whiteouts  []string // paths that the layers below lose
 	opaques    []string // directories of which the layers below lose the contents
 	twice      bool     // one path has two entries
+	rooted     bool     // the root directory has an entry
 }
 
 // odd says that the layer cannot be a tree above another tree.
@@ -51,6 +53,9 @@ func readTar(in io.Reader, blobs Blobs, w want) (*raw, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := w.take(h); err != nil {
+			return nil, err
+		}
 		if strings.HasPrefix(path.Base(p), whiteout) {
 			if err := l.erase(p); err != nil {
 				return nil, err
@@ -61,9 +66,6 @@ func readTar(in io.Reader, blobs Blobs, w want) (*raw, error) {
 			return nil, fmt.Errorf("%q has the owner %d:%d, outside of what a system has", h.Name, h.Uid, h.Gid)
 		}
 		l.uids[uint32(h.Uid)], l.gids[uint32(h.Gid)] = true, true
-		if err := w.take(h); err != nil {
-			return nil, err
-		}
 		e, err := l.entry(tr, h, p, blobs, w)
 		if err != nil {
 			return nil, err
@@ -75,7 +77,7 @@ func readTar(in io.Reader, blobs Blobs, w want) (*raw, error) {
 			}
 		}
 		seen[p] = true
-		l.tree[p] = e
+		l.tree[p], l.rooted = e, l.rooted || p == ""
 	}
 }
 
@@ -164,25 +166,44 @@ func content(e *Entry, r io.Reader, size int64, blobs Blobs, w want) error {
 func flatten(layers []*raw) (tree, error) {
 	out := newTree()
 	for _, l := range layers {
-		for _, d := range l.opaques {
-			out.removeBelow(d)
-		}
-		for _, p := range l.whiteouts {
-			if out[p].Type == TypeDir {
-				out.removeBelow(p)
-			}
-			delete(out, p)
-		}
+		out.hide(l)
 		if err := l.tree.complete(out); err != nil {
 			return nil, err
 		}
-		for _, p := range l.tree.paths() {
-			e := l.tree[p]
-			if e.Type != TypeDir && out[p].Type == TypeDir {
-				out.removeBelow(p)
-			}
-			out[p] = e
+		root := out[""]
+		if maps.Copy(out, l.tree); !l.rooted {
+			out[""] = root
 		}
 	}
 	return out, nil
+}
+
+// hide takes out of a tree what a layer above it hides: what it erases, and what is in
+// directories that it empties or has something else in the place of.
+func (t tree) hide(l *raw) {
+	gone, emptied := map[string]bool{}, map[string]bool{}
+	for _, p := range l.whiteouts {
+		gone[p], emptied[p] = true, true
+	}
+	for _, d := range l.opaques {
+		emptied[d] = true
+	}
+	for p, e := range l.tree {
+		if e.Type != TypeDir && t[p].Type == TypeDir {
+			emptied[p] = true
+		}
+	}
+	if len(emptied) == 0 {
+		return
+	}
+	for p := range t {
+		below := false
+		for d := p; d != "" && !below; {
+			d = parent(d)
+			below = emptied[d]
+		}
+		if below || gone[p] {
+			delete(t, p)
+		}
+	}
 }
