@@ -203,6 +203,7 @@ Names are escaped as systemd escapes, so that a dash only separates; and names i
 | ` + "`pod-NS-NAME-CONTAINER.service`" + ` | a container; an init container is a oneshot, which those behind it require and come after |
 | ` + "`pod-NS-NAME-CONTAINER_startup.service`" + `, ` + "`_readiness.service`" + ` | wait for a probe; what must wait for the container comes after them |
 | ` + "`pod-NS-NAME-CONTAINER_liveness.service`" + ` | probes; when it fails, ` + "`_restart.service`" + ` has systemd end the container and start it again by its policy |
+| ` + "`run-garboard-pods-NS_NAME-.root-CONTAINER.mount`" + ` | with images: the container's layer above its image |
 
 Files of a pod (configMaps, secrets, environment that must not be public) lie in ` + "`/etc/garboard/pods/NS_NAME`" + ` (0700), its emptyDirs in ` + "`/var/lib/garboard/pods/NS_NAME`" + ` or, with
 ` + "`medium: Memory`" + `, on a tmpfs in ` + "`/run/garboard/pods/NS_NAME`" + `. Probes are run by the program garboard-probe (cmd/garboard-probe), which has to be at ` + "`/usr/lib/garboard/probe`" + ` on the machine.

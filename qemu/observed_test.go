@@ -16,9 +16,6 @@ import (
 
 	disks "garboard.local/builder/image"
 	"garboard.local/builder/rootfs"
-	"garboard.local/builder/source/oci"
-	"garboard.local/builder/source/oci/ocitest"
-	"garboard.local/builder/unpack"
 	"garboard.local/pod"
 	"garboard.local/pod/manifest"
 	"garboard.local/pod/systemd"
@@ -50,39 +47,6 @@ var (
 // long test, which runs both.
 func TestVMSystemd(t *testing.T) {
 	compareWorlds(t, keptKubelet(t), underSystemd(t, AMD64, ""))
-}
-
-// Out of an image that convert unpacks (--image) it is the same, and rather more so.
-func TestVMLongSystemdImages(t *testing.T) {
-	dir := t.TempDir()
-	b, err := os.ReadFile(filepath.Join(*imagesFlag, "systemd-amd64", "observer"))
-	if err != nil {
-		t.Fatalf("%v: %s", err, buildFirst)
-	}
-	from := filepath.Join(t.TempDir(), "layout")
-	if err := ocitest.Layout(from, ocitest.Index(ocitest.Image("amd64", ocitest.Programs(map[string][]byte{"observer": b})))); err != nil {
-		t.Fatal(err)
-	}
-	img, err := oci.Find(t.Context(), "oci:"+from, "amd64", t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	images, err := unpack.Open(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := images.Add(t.Context(), pod.ImageDir("localhost/garboard/observer:1"), "observer", img)
-	if err := errors.Join(err, images.Close()); err != nil || len(made.Lost) != 0 {
-		t.Fatal(err, made.Lost)
-	}
-	rows := withoutControl(t, observed.Rows(keptKubelet(t), underSystemd(t, AMD64, dir)))
-	unexplained, _, err := observed.Explained(rows, observed.Known)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range unexplained {
-		t.Errorf("%s: kubelet %s, systemd with images %s", r.Key, orAbsent(r.Kubelet), orAbsent(r.Systemd))
-	}
 }
 
 // keptKubelet is what the kubelet's pods saw in the last run of the long test.
@@ -289,16 +253,25 @@ func withUnits(t *testing.T, m Machine, plans []*pod.Plan, images string) Machin
 		})
 	}
 	err := lay(dir, "")
+	extra := map[string]string{"/etc/root.conf": rootConf, systemd.UnitDir + "/root.service": rootUnit, systemd.UnitDir + "/collector.service": collectorUnit}
 	if images != "" {
+		module, rerr := os.ReadFile(filepath.Join(filepath.Dir(m.Initrd), "overlay.ko"))
+		if rerr != nil {
+			t.Fatalf("%v: %s", rerr, buildFirst)
+		}
+		extra["/overlay.ko"], extra[systemd.UnitDir+"/overlay.service"] = string(module), overlayUnit
 		err = errors.Join(err, lay(images, images))
 	}
 	enable := func(unit, by string) error {
 		return tree.Add(rootfs.Entry{Path: systemd.UnitDir + "/" + by + ".wants/" + unit, Kind: rootfs.Symlink, Mode: 0o777, Link: "../" + unit, Origin: "test", Reason: "enabled"})
 	}
-	for path, content := range map[string]string{"/etc/root.conf": rootConf, systemd.UnitDir + "/root.service": rootUnit, systemd.UnitDir + "/collector.service": collectorUnit} {
+	for path, content := range extra {
 		err = errors.Join(err, tree.Add(rootfs.FromBytes(path, 0o644, []byte(content), "test", "test")))
 	}
 	err = errors.Join(err, enable("root.service", "sysinit.target"), enable("collector.service", "multi-user.target"))
+	if images != "" {
+		err = errors.Join(err, enable("overlay.service", "sysinit.target"))
+	}
 	for _, p := range plans {
 		err = errors.Join(err, enable(systemd.Target(p), "multi-user.target"))
 	}

@@ -164,6 +164,9 @@ func (f *convertFlags) unpackImage(ctx context.Context, dir *unpack.Dir, n need)
 		return unpack.Made{}, err
 	}
 	img, err := oci.Find(ctx, n.place, f.images.arch, temp)
+	if err != nil && strings.HasPrefix(n.place, "docker:") && ctx.Err() == nil {
+		err = fmt.Errorf("%w; docker login gives credentials, and --image %s=PLACE another place", err, n.name)
+	}
 	if err != nil {
 		return unpack.Made{}, err
 	}
@@ -185,9 +188,13 @@ func (f *convertFlags) pruneImages(ctx context.Context) (removed []string, err e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	units, err := filepath.Glob(filepath.Join(f.output, systemd.UnitDir, "pod-*.service"))
-	if err != nil {
-		return nil, err
+	var units []string
+	for _, kind := range []string{"*.service", "*.mount"} {
+		found, err := filepath.Glob(filepath.Join(f.output, systemd.UnitDir, kind))
+		if err != nil {
+			return nil, err
+		}
+		units = append(units, found...)
 	}
 	var all []byte
 	for _, u := range units {

@@ -43,6 +43,7 @@ func (f *convertFlags) check(args []string) error {
 		{slices.Index(args, "-") != lastIndex(args, "-"), "standard input is read once; name - once"},
 		{table && o.ImagesDir != "", "--images goes with --to systemd: the programs of PID 1's services are in the root image"},
 		{o.ImagesDir != "" && !filepath.IsAbs(o.ImagesDir), fmt.Sprintf("--images %q: units name the directory, so it has to be absolute", o.ImagesDir)},
+		{strings.ContainsAny(o.ImagesDir, ":,\\"), fmt.Sprintf("--images %q: the path of an overlay's directory has no colon, comma or backslash", o.ImagesDir)},
 		{f.machine.ProbePath != "" && !filepath.IsAbs(f.machine.ProbePath), fmt.Sprintf("--probe %q: units name the program, so its path has to be absolute", f.machine.ProbePath)},
 		{o.NodeName != "" && len(validation.IsDNS1123Subdomain(o.NodeName)) > 0, fmt.Sprintf("--node-name %q is not the name of a node: small letters, digits, - and ., 253 at most", o.NodeName)},
 	} {

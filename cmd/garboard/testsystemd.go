@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/xi2/xz"
 
 	"garboard.local/builder"
 	"garboard.local/builder/component"
 	"garboard.local/builder/image"
 	"garboard.local/builder/recipe"
 	"garboard.local/builder/rootfs"
+	"garboard.local/builder/source/debian"
+	"garboard.local/kernel"
 	"garboard.local/pod/systemd"
 )
 
@@ -94,10 +99,45 @@ func systemdImage(ctx context.Context, o builder.Options, output, arch string) e
 	}
 	dir := filepath.Join(output, "systemd-"+arch)
 	kernel := filepath.Join(output, "observed-"+arch, builder.KernelName)
+	overlay, err := overlayModule(ctx, o, arch)
+	if err != nil {
+		return err
+	}
 	return errors.Join(os.MkdirAll(dir, 0o755),
+		os.WriteFile(filepath.Join(dir, "overlay.ko"), overlay, 0o644), // for containers that have images
 		copyTo(filepath.Join(dir, builder.InitramfsName), file), copyTo(filepath.Join(dir, builder.KernelName), kernel),
 		copyTo(filepath.Join(dir, "observer"), own["observer"].Path), // of which a test makes an image
 		os.WriteFile(filepath.Join(dir, builder.CmdlineName), []byte("rdinit=/usr/lib/systemd/systemd systemd.unit=multi-user.target systemd.show_status=no quiet loglevel=5\n"), 0o644))
+}
+
+// overlayModule is the module of that name out of the package of the nodes' kernel.
+func overlayModule(ctx context.Context, o builder.Options, arch string) ([]byte, error) {
+	debs, err := o.Lock.Closure(arch, []string{"linux-image-cloud-" + arch})
+	if err != nil {
+		return nil, err
+	}
+	deb, err := kernel.Find(debs)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.Archive.FetchAll(ctx, []debian.Package{deb}); err != nil {
+		return nil, err
+	}
+	src, err := kernel.FromDebian(ctx, o.Store, deb)
+	if err != nil {
+		return nil, err
+	}
+	const name = "kernel/fs/overlayfs/overlay.ko.xz"
+	f, err := os.Open(src.Modules[name])
+	if err != nil {
+		return nil, fmt.Errorf("%s has no %s: %w", deb.Name, name, err)
+	}
+	defer f.Close()
+	r, err := xz.NewReader(f, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return io.ReadAll(r)
 }
 
 func copyTo(to, from string) error {

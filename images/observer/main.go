@@ -20,7 +20,7 @@ func main() {
 
 func dispatch(args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("usage: observer run|event|sick|collect ...")
+		return fmt.Errorf("usage: observer run|event|sick|collect|load ...")
 	}
 	switch args[0] {
 	case "run":
@@ -31,6 +31,8 @@ func dispatch(args []string) error {
 		return sick(args[1:])
 	case "collect":
 		return collect(args[1:])
+	case "load":
+		return load(args[1:])
 	}
-	return fmt.Errorf("no command %q: there are run, event, sick, collect", args[0])
+	return fmt.Errorf("no command %q: there are run, event, sick, collect, load", args[0])
 }

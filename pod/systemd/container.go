@@ -23,6 +23,14 @@ func (w *writer) containers() error {
 		f.unit("Requires", append([]string{sandbox}, inits...)...)
 		f.unit("Wants", gates...)
 		f.unit("After", slices.Concat([]string{sandbox}, inits, gates)...)
+		if layered(s) {
+			root, err := w.overlay(s)
+			if err != nil {
+				return err
+			}
+			f.unit("Requires", root)
+			f.unit("After", root)
+		}
 		f.unit("PartOf", w.name("", ".target"))
 		f.unit("StartLimitIntervalSec", "0") // as the kubelet: it never gives up
 		if err := w.process(f, s); err != nil {
@@ -132,7 +140,7 @@ func numbers(list []int32) string {
 func (w *writer) context(f *file, s *pod.Service) error {
 	w.namespaces(f)
 	if s.Root != "" {
-		f.service("RootDirectory", raw(s.Root))
+		f.service("RootDirectory", raw(w.rootOf(s)))
 		f.service("MountAPIVFS", "yes")
 	}
 	if s.Dir != "" {

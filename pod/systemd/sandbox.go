@@ -137,6 +137,14 @@ func (w *writer) tmpfiles() []byte {
 			}
 		}
 	}
+	for i := range w.plan.Services {
+		if s := &w.plan.Services[i]; layered(s) {
+			dir := w.layer(s)
+			line("D", dir, "0700", "-")
+			line("d", dir+"/upper", "0755", "-") // the container's root directory has its mode
+			line("d", dir+"/work", "0700", "-")
+		}
+	}
 	for _, f := range w.plan.Files {
 		if f.Group != nil {
 			line("z", f.Path, fmt.Sprintf("%#04o", f.Mode), fmt.Sprint(*f.Group))
