@@ -36,6 +36,9 @@ type images struct {
 func (b *build) fetchImages(ctx context.Context) error {
 	b.images.from = map[string]string{}
 	for _, m := range slices.Concat(b.recipe.Images, b.recipe.Disk.Images) {
+		if err := preload.CheckName(m.Name); err != nil { // before minutes of compiling
+			return fmt.Errorf("container image: %w", err)
+		}
 		if m.OCI == "" {
 			continue
 		}
