@@ -75,6 +75,7 @@ Exit status 1: a manifest is wrong or refused; 2: the command line is wrong.`,
 	x.StringVar(&f.options.NodeName, "node-name", "", "name of the node; default: the machine's hostname when the pod starts")
 	x.StringVar(&f.options.NodeIP, "node-ip", "", "address of the node, for status.hostIP and status.podIP")
 	x.StringVar(&f.options.APIServer, "api-server", "", "HOST:PORT for KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT; default: they are not set")
+	x.StringVar(&f.options.Node.Arch, "arch", "", "with --to table: architecture of the node, amd64 or arm64, for seccomp programs (default: this machine's)")
 	x.StringVar(&f.machine.ProbePath, "probe", "", "where the probe program is on the machine (default /usr/lib/garboard/probe)")
 	x.IntVar(&f.machine.Version, "systemd-version", 257, "version of the machine's systemd, 252 or later")
 	_ = cmd.RegisterFlagCompletionFunc("to", cobra.FixedCompletions([]string{"systemd", "table"}, cobra.ShellCompDirectiveNoFileComp))
