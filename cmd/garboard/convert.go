@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"garboard.local/init/table"
 	"garboard.local/pod"
 	"garboard.local/pod/manifest"
+	"garboard.local/pod/seccomp"
 	"garboard.local/pod/systemd"
 )
 
@@ -94,6 +96,8 @@ func (f *convertFlags) run(_ context.Context, in io.Reader, out, diag io.Writer,
 	switch {
 	case f.options.Target == pod.Init && f.output != "":
 		return usageError{errors.New("--output goes with --to systemd; the table is printed")}
+	case f.options.Node.Arch != "" && !slices.Contains(seccomp.Arches(), f.options.Node.Arch):
+		return usageError{fmt.Errorf("--arch %q: known are %s", f.options.Node.Arch, strings.Join(seccomp.Arches(), " and "))}
 	case f.prune && f.output == "":
 		return usageError{errors.New("--prune goes with --output")}
 	case f.options.ImagesDir != "" && !strings.HasPrefix(f.options.ImagesDir, "/"):
