@@ -221,7 +221,7 @@ func (b *build) addOverlays(*library) error {
 
 // addTable compiles the services and the rest of what PID 1 must know.
 func (b *build) addTable(*library) error {
-	compiled, err := pod.Compile(b.recipe.Services)
+	compiled, err := pod.Compile(b.recipe.Services, pod.Node{Arch: b.arch, Kernel: b.kernel.Version})
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func (b *build) addNodePod(*library) error {
 		if m.Program != nodeLogs || b.tree.Get(pod.NodePodPath) != nil {
 			continue
 		}
-		compiled, err := pod.Compile(b.recipe.Services)
+		compiled, err := pod.Compile(b.recipe.Services, pod.Node{Arch: b.arch, Kernel: b.kernel.Version})
 		if err != nil {
 			return err
 		}

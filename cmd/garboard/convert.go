@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"garboard.local/init/table"
 	"garboard.local/pod"
 	"garboard.local/pod/manifest"
+	"garboard.local/pod/seccomp"
 	"garboard.local/pod/systemd"
 )
 
@@ -75,6 +77,7 @@ Exit status 1: a manifest is wrong or refused; 2: the command line is wrong.`,
 	x.StringVar(&f.options.NodeName, "node-name", "", "name of the node; default: the machine's hostname when the pod starts")
 	x.StringVar(&f.options.NodeIP, "node-ip", "", "address of the node, for status.hostIP and status.podIP")
 	x.StringVar(&f.options.APIServer, "api-server", "", "HOST:PORT for KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT; default: they are not set")
+	x.StringVar(&f.options.Node.Arch, "arch", "", "with --to table: architecture of the node, amd64 or arm64, for seccomp programs (default: this machine's)")
 	x.StringVar(&f.machine.ProbePath, "probe", "", "where the probe program is on the machine (default /usr/lib/garboard/probe)")
 	x.IntVar(&f.machine.Version, "systemd-version", 257, "version of the machine's systemd, 252 or later")
 	_ = cmd.RegisterFlagCompletionFunc("to", cobra.FixedCompletions([]string{"systemd", "table"}, cobra.ShellCompDirectiveNoFileComp))
@@ -93,6 +96,8 @@ func (f *convertFlags) run(_ context.Context, in io.Reader, out, diag io.Writer,
 	switch {
 	case f.options.Target == pod.Init && f.output != "":
 		return usageError{errors.New("--output goes with --to systemd; the table is printed")}
+	case f.options.Node.Arch != "" && !slices.Contains(seccomp.Arches(), f.options.Node.Arch):
+		return usageError{fmt.Errorf("--arch %q: known are %s", f.options.Node.Arch, strings.Join(seccomp.Arches(), " and "))}
 	case f.prune && f.output == "":
 		return usageError{errors.New("--prune goes with --output")}
 	case f.options.ImagesDir != "" && !strings.HasPrefix(f.options.ImagesDir, "/"):
