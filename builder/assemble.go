@@ -13,7 +13,6 @@ import (
 	"sort"
 	"strings"
 
-	"garboard.local/builder/preload"
 	"garboard.local/builder/recipe"
 	"garboard.local/builder/rootfs"
 	"garboard.local/builder/source/debian"
@@ -27,8 +26,6 @@ const setuidBits = 0o6000
 const (
 	// initPath is PID 1 in the root image; modprobe and pinns are links to it.
 	initPath = "/usr/lib/garboard/init"
-	// imageStore is the read-only image store that the runtime uses in place.
-	imageStore = "/usr/lib/garboard/images"
 )
 
 // run makes commands of the host tools.
@@ -46,7 +43,7 @@ func (b *build) assemble(ctx context.Context) error {
 	b.tree = rootfs.New()
 	lib := &library{store: b.Store, debs: b.debs, ctx: ctx}
 	for _, f := range []func(*library) error{
-		b.addBase, b.addPackages, b.addComponents, b.addOwn, b.addKernelModules, b.addFirmware, b.addOverlays, b.addUsers, b.addTable, b.addNodePod,
+		b.addBase, b.addPackages, b.addComponents, b.addOwn, b.addKernelModules, b.addFirmware, b.addOverlays, b.addPins, b.addUsers, b.addTable, b.addNodePod,
 	} {
 		if err := f(lib); err != nil {
 			return err
@@ -177,7 +174,7 @@ func (b *build) addOwn(*library) error {
 		rootfs.FromBytes(initPath, 0o755, nil, "garboard "+initProgram, "PID 1 binds its own file here: one copy in the image and in memory"),
 		{Path: "/usr/sbin/modprobe", Kind: rootfs.Symlink, Mode: 0o777, Link: "../lib/garboard/init", Origin: "garboard", Reason: "the kernel runs /sbin/modprobe to load modules on demand"},
 	}
-	for _, e := range append(entries, b.images...) {
+	for _, e := range append(entries, b.images.root...) {
 		if err := b.tree.Add(e); err != nil {
 			return err
 		}
@@ -224,7 +221,7 @@ func (b *build) addOverlays(*library) error {
 
 // addTable compiles the services and the rest of what PID 1 must know.
 func (b *build) addTable(*library) error {
-	compiled, err := pod.Compile(b.recipe.Services)
+	compiled, err := pod.Compile(b.recipe.Services, pod.Node{Arch: b.arch, Kernel: b.kernel.Version})
 	if err != nil {
 		return err
 	}
@@ -272,7 +269,7 @@ func (b *build) addNodePod(*library) error {
 		if m.Program != nodeLogs || b.tree.Get(pod.NodePodPath) != nil {
 			continue
 		}
-		compiled, err := pod.Compile(b.recipe.Services)
+		compiled, err := pod.Compile(b.recipe.Services, pod.Node{Arch: b.arch, Kernel: b.kernel.Version})
 		if err != nil {
 			return err
 		}
@@ -285,61 +282,8 @@ func (b *build) addNodePod(*library) error {
 	return nil
 }
 
-// layImages makes the read-only image store.
-func (b *build) layImages(context.Context) error {
-	var images []preload.Image
-	for _, m := range b.recipe.Images {
-		o := b.own[programName(m.Program)]
-		entrypoint := m.Entrypoint
-		program := "/" + path.Base(m.Program)
-		if len(entrypoint) == 0 {
-			entrypoint = []string{program}
-		}
-		images = append(images, preload.Image{
-			Name:   m.Name,
-			Config: preload.Config{Entrypoint: entrypoint, User: m.User, WorkingDir: "/"},
-			Layers: []preload.Layer{{Files: []preload.LayerFile{{Path: program, Mode: 0o755, Source: o.Path, SHA256: o.SHA256}}}},
-		})
-	}
-	if len(images) == 0 {
-		return nil
-	}
-	entries, _, err := preload.Build(images, b.epoch, b.arch, b.Store)
-	if err != nil {
-		return err
-	}
-	for _, e := range preload.Under(imageStore, entries) {
-		x := rootfs.Entry{Path: e.Path, Kind: rootfs.Kind(e.Type), Mode: e.UnixMode(), UID: e.UID, GID: e.GID, Link: e.Link}
-		if e.Type == preload.TypeFile {
-			if e.ContentPath != "" {
-				if x, err = rootfs.FromFile(e.Path, e.UnixMode(), e.ContentPath, "", "", "x"); err != nil {
-					return err
-				}
-				x.UID, x.GID = e.UID, e.GID
-			} else {
-				x = rootfs.FromBytes(e.Path, e.UnixMode(), e.Content, "", "x")
-				x.UID, x.GID = e.UID, e.GID
-			}
-		}
-		if x.Kind == rootfs.Symlink {
-			x.Mode = 0o777
-		}
-		x.Origin, x.Reason = "preloaded images", "image store: "+imageNames(b.recipe.Images)
-		b.images = append(b.images, x)
-	}
-	return nil
-}
-
 // programName is how a program of ours is called among the compiled ones.
 func programName(dir string) string { return strings.ReplaceAll(dir, "/", "-") }
-
-func imageNames(images []recipe.Image) string {
-	var out []string
-	for _, m := range images {
-		out = append(out, m.Name)
-	}
-	return strings.Join(out, ", ")
-}
 
 func keys[V any](m map[string]V) []string {
 	out := make([]string, 0, len(m))

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -57,7 +58,7 @@ type build struct {
 	kernel   *kernel.Kernel
 	parts    map[string]component.Result
 	own      map[string]component.Binary
-	images   []rootfs.Entry
+	images   images
 	tree     *rootfs.Tree
 	accounts map[string]account // who is in the tree's /etc/passwd
 	early    *rootfs.Tree
@@ -90,6 +91,7 @@ var stages = [][]step{
 		{"compile components", (*build).compileComponents},
 		{"compile our own programs", (*build).compileOwn},
 		{"prepare the kernel", (*build).prepareKernel},
+		{"fetch container images", (*build).fetchImages},
 	},
 	{{"lay out preloaded images", (*build).layImages}},
 	{{"assemble the root image", (*build).assemble}},
@@ -234,8 +236,10 @@ const initProgram = "init/main"
 
 func (b *build) compileOwn(ctx context.Context) (err error) {
 	programs := map[string]string{"init": "./" + initProgram}
-	for _, m := range b.recipe.Images {
-		programs[programName(m.Program)] = "./" + m.Program
+	for _, m := range slices.Concat(b.recipe.Images, b.recipe.Disk.Images) {
+		if m.Program != "" {
+			programs[programName(m.Program)] = "./" + m.Program
+		}
 	}
 	b.own, err = component.Own(ctx, b.componentOptions(), b.arch, programs)
 	return err

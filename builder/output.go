@@ -68,7 +68,7 @@ func (b *build) reports(cmdline string) (manifest, sbom []byte, err error) {
 	}
 	m := report.Manifest{
 		Recipe: b.recipe.Name, Arch: b.arch, Compression: c.Name, Kernel: b.kernel.Version, Cmdline: cmdline, Time: b.epoch,
-		Packages: b.packages, Programs: b.programs, KernelImage: b.kernelImage, Root: b.tree.Entries(), Early: b.earlyEntries(),
+		Packages: b.packages, Programs: b.programs, KernelImage: b.kernelImage, Images: b.listedImages(), Root: b.tree.Entries(), Early: b.earlyEntries(),
 	}
 	if manifest, err = m.JSON(); err != nil {
 		return nil, nil, err

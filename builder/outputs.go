@@ -203,7 +203,7 @@ const etcUpper = "lib/garboard/etc/upper"
 // dataContent is what lies on the data partition from the start; nil if nothing
 // does: then the node makes the file system, with a UUID of its own.
 func (b *build) dataContent() (*rootfs.Tree, error) {
-	if len(b.recipe.Disk.Content) == 0 {
+	if len(b.recipe.Disk.Content)+len(b.images.data) == 0 {
 		return nil, nil
 	}
 	t := rootfs.New()
@@ -227,6 +227,11 @@ func (b *build) dataContent() (*rootfs.Tree, error) {
 		})
 		if err != nil {
 			return nil, fmt.Errorf("disk.content %s: %w", c.Path, err)
+		}
+	}
+	for _, e := range b.images.data {
+		if err := t.Add(e); err != nil {
+			return nil, fmt.Errorf("disk.images: %w", err)
 		}
 	}
 	return t, t.Check()

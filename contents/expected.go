@@ -36,7 +36,7 @@ const etcDir = "/run/garboard/etc"
 // New is what is expected of a recipe's image for one architecture; more are
 // processes of pods that this image has and a node as shipped has not.
 func New(r *recipe.Recipe, m *report.Manifest, more ...ProcessRule) (*Expected, error) {
-	compiled, err := pod.Compile(r.Services)
+	compiled, err := pod.Compile(r.Services, pod.Node{Arch: m.Arch})
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,11 @@ func serviceProcesses(services []table.Service) []ProcessRule {
 		Files: openFiles["init"], Need: true, Why: "PID 1"}}
 	for _, s := range services {
 		name := s.Command[0][strings.LastIndexByte(s.Command[0], '/')+1:]
-		all = append(all, ProcessRule{Program: name, Parent: "init", Args: strings.Join(s.Command, " "), UID: "0", GID: "0", Caps: "all", NoNewPrivs: "0", Seccomp: "0",
+		filter := "0"
+		if s.Seccomp != nil {
+			filter = "2"
+		}
+		all = append(all, ProcessRule{Program: name, Parent: "init", Args: strings.Join(s.Command, " "), UID: "0", GID: "0", Caps: "all", NoNewPrivs: "0", Seccomp: filter,
 			OOM: strconv.Itoa(s.OOMScoreAdj), Cgroup: "/" + cgroup.Service(s.Name), Files: openFiles[name], Need: true, Why: "service"})
 	}
 	return all

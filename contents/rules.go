@@ -66,6 +66,7 @@ var runtimeFiles = []FileRule{
 	{Path: "/etc/crio/policies", Type: dir, Mode: 0o755, Why: "signature policies, by namespace of pods; made by cri-o, empty"},
 	{Path: "/var/lib/containers", Type: dir, Mode: 0o755, Why: "holds what is below"},
 	{Path: "/var/lib/containers/storage/**", Any: true, Why: "layers of containers; behind a directory that only root can enter. Images that are pulled may bring setuid programs, for their containers alone"},
+	{Path: "/var/lib/garboard/images/**", Any: true, Why: "the runtime's store of images that came with a disk image, without one empty but for lock files; behind a directory that only root can enter"},
 	{Path: "/var/lib/crio/clean.shutdown*", Type: file, Mode: 0o644, Why: "cri-o's mark of an orderly end"},
 
 	// The kubelet.

@@ -105,7 +105,7 @@ func securityEntries() []Entry {
 		row(p+"fsGroup", yes("setgroups(2) before the program starts, and emptyDirs (set-group-ID, group-writable) and the files of configMaps belong to the group; hostPaths are left as they are, as by a kubelet"), yes("SupplementaryGroups=, and emptyDirs (set-group-ID, group-writable), configMaps and secrets belong to the group")),
 		both(p+"fsGroupChangePolicy", off("when a kubelet changes what a volume holds; the pod's directories are made anew, so there is nothing to change")),
 		row(p+"sysctls", no("they would be the whole node's; set them in the recipe (sysctls)"), yes("set by the sandbox in the pod's namespaces; net.* is refused with the host's network, kernel.* and fs.mqueue.* with the host's IPC, others always")),
-		row(p+"seccompProfile", no(notYet+"only Unconfined"), yes("of all containers that have none of their own; see there")),
+		both(p+"seccompProfile", yes("of all containers that have none of their own; see there")),
 		row(p+"appArmorProfile", no(notYet+"the kernel of the node has no profiles"), yes("of all containers that have none of their own; see there")),
 		row(p+"seLinuxOptions", no("the node has no SELinux policy; leave it out"), yes("SELinuxContext=; all four parts are needed")),
 		both(p+"seLinuxChangePolicy", off("how volumes are labelled; no volume is")),

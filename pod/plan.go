@@ -3,6 +3,7 @@ package pod
 import (
 	"path"
 
+	"garboard.local/init/table"
 	"garboard.local/pod/manifest"
 )
 
@@ -89,7 +90,8 @@ type Service struct {
 	Privileged  bool
 	NoNewPrivs  bool
 	ReadOnly    bool // the root
-	Seccomp     bool // the runtime's default
+	Seccomp     bool // the runtime's default, as systemd can have it
+	Filter      *table.Seccomp
 	AppArmor    string
 	SELinux     string
 	OOMScoreAdj *int

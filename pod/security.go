@@ -151,22 +151,7 @@ func (t *translation) capabilities(at string, own *corev1.SecurityContext, s *Se
 }
 
 func (t *translation) profiles(at string, pod *corev1.PodSecurityContext, own *corev1.SecurityContext, s *Service) {
-	seccomp, where := pod.SeccompProfile, "spec.securityContext.seccompProfile"
-	if own.SeccompProfile != nil {
-		seccomp, where = own.SeccompProfile, at+".seccompProfile"
-	}
-	switch {
-	case seccomp == nil || seccomp.Type == corev1.SeccompProfileTypeUnconfined:
-		if t.Target == Init && pod.SeccompProfile == seccomp && seccomp != nil {
-			t.allow(where + ".type")
-		}
-	case t.Target == Init:
-		t.refuse(where+".type", "%s: profiles are not yet for PID 1; %s", seccomp.Type, asPod)
-	case seccomp.Type == corev1.SeccompProfileTypeRuntimeDefault:
-		s.Seccomp = !s.Privileged
-	default:
-		t.refuse(where+".type", "%s: a profile in JSON cannot be a SystemCallFilter=; use RuntimeDefault", seccomp.Type)
-	}
+	t.seccomp(at, pod, own, s)
 	armor, where := pod.AppArmorProfile, "spec.securityContext.appArmorProfile"
 	if own.AppArmorProfile != nil {
 		armor, where = own.AppArmorProfile, at+".appArmorProfile"
@@ -191,15 +176,6 @@ func (t *translation) profiles(at string, pod *corev1.PodSecurityContext, own *c
 			t.refuse(where, "user, role, type and level are all needed: no runtime completes them")
 		}
 		s.SELinux = strings.Join(parts, ":")
-	}
-}
-
-// allow undoes a refusal of the mapping for a value that can be had after all.
-func (t *translation) allow(path string) {
-	for i := range t.list {
-		if t.list[i].Field == path {
-			t.list[i].Verdict, t.list[i].Text, t.list[i].shared = Supported, "is what a service has", false
-		}
 	}
 }
 

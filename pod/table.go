@@ -121,7 +121,7 @@ func ResolveRoles(plans []*Plan) {
 
 // Compile builds the part of the node table that lists services from manifest
 // files in their order, and checks what they say of each other.
-func Compile(files []string) (*Compiled, error) {
+func Compile(files []string, node Node) (*Compiled, error) {
 	var docs []*manifest.Document
 	for _, f := range files {
 		d, err := manifest.ReadFile(f)
@@ -133,7 +133,7 @@ func Compile(files []string) (*Compiled, error) {
 	if len(docs) == 0 {
 		return &Compiled{}, nil
 	}
-	return Services(docs, Options{})
+	return Services(docs, Options{Node: node})
 }
 
 // JSON is the node table as it lies in the root image.
@@ -156,7 +156,7 @@ func (p *Plan) table() []table.Service {
 		r := table.Service{
 			Name: p.Name, Command: s.Argv, Dir: s.Dir, Restart: s.Restart, GraceSeconds: int(p.Grace),
 			CPUWeight: s.Resources.CPUWeight, MemoryMin: s.Resources.MemoryMin, MemoryMax: s.Resources.MemoryMax, CPUMilli: s.Resources.CPUMilli,
-			User: s.User, Group: s.Group, NoNewPrivileges: s.NoNewPrivs, Ambient: s.Ambient,
+			User: s.User, Group: s.Group, NoNewPrivileges: s.NoNewPrivs, Ambient: s.Ambient, Seccomp: s.Filter,
 			Requires: before, Once: s.Kind == InitContainer,
 			Startup: s.Startup.table(kubeletPeriodMillis, defaultFailures), Live: s.Liveness.table(kubeletPeriodMillis, defaultFailures),
 			Ready: s.Readiness.table(defaultPeriodMillis, 0),

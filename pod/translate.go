@@ -26,6 +26,13 @@ type Options struct {
 	NodeName    string // "" = found out by the machine that runs the pod
 	NodeIP      string // "" = unknown
 	APIServer   string // host:port for KUBERNETES_SERVICE_HOST and _PORT; "" = none
+	Node        Node   // that services of PID 1 are for
+}
+
+// Node is what programs for system calls depend on.
+type Node struct {
+	Arch   string // amd64 or arm64; "" = this machine's
+	Kernel string // release; "" = newer than any that a profile names
 }
 
 // Limits and defaults where a manifest is silent; the first three are a Pod's.

@@ -158,18 +158,18 @@ func (t *translation) validatePodSecurity(sc *corev1.PodSecurityContext) {
 
 func (t *translation) seccompProfile(at string, p *corev1.SeccompProfile) {
 	if p != nil {
-		t.profile(at, string(p.Type), p.LocalhostProfile)
+		t.profileType(at, string(p.Type), p.LocalhostProfile)
 	}
 }
 
 func (t *translation) appArmorProfile(at string, p *corev1.AppArmorProfile) {
 	if p != nil {
-		t.profile(at, string(p.Type), p.LocalhostProfile)
+		t.profileType(at, string(p.Type), p.LocalhostProfile)
 	}
 }
 
-// profile checks either kind, whose types have the same names.
-func (t *translation) profile(at, kind string, local *string) {
+// profileType checks either kind, whose types have the same names.
+func (t *translation) profileType(at, kind string, local *string) {
 	t.oneOf(at+".type", kind, "Localhost", "RuntimeDefault", "Unconfined")
 	switch {
 	case kind == "Localhost" && (local == nil || *local == ""):

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,16 +17,24 @@ import (
 // A disk image boots from firmware: the UKI on its ESP, the root image from its
 // partition, /var and /etc from its data partition, with what that came with; on a
 // disk that is larger than the image.
-func TestVMDisk(t *testing.T) { eachArch(t, diskBoots) }
+func TestVMDisk(t *testing.T) {
+	eachArch(t, func(t *testing.T, arch string) { diskBoots(t, arch, "test") })
+}
 
-func diskBoots(t *testing.T, arch string) {
+// The same with the other runtime, which reads the images on the data partition in
+// another way.
+func TestVMLongDiskContainerd(t *testing.T) {
+	eachArch(t, func(t *testing.T, arch string) { diskBoots(t, arch, "test-containerd") })
+}
+
+func diskBoots(t *testing.T, arch, recipe string) {
 	parts, size, err := disks.Layout(arch, disks.Sizes{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	esp, dataPart := parts[1], parts[4]
-	m := testMachine(t, "test-"+arch)
-	disk := copyOf(t, filepath.Join(*imagesFlag, "test-"+arch, "test.raw"))
+	m := testMachine(t, recipe+"-"+arch)
+	disk := copyOf(t, filepath.Join(*imagesFlag, recipe+"-"+arch, recipe+".raw"))
 	disk.truncate(size + 1024*mib)
 	m.Kernel, m.Initrd, m.Cmdline, m.Disks = "", "", "", []Disk{{Path: disk.path}}
 	runBoot(t, m, "data", bootLimit, func(b *boot) error {
@@ -39,13 +50,14 @@ func diskBoots(t *testing.T, arch string) {
 		if now.inVar != 2 || now.inEtc != 2 || int64(now.size) < dataPart.Size/mib+800 { // statfs does not count inode tables
 			return fmt.Errorf("the data partition: %+v", now)
 		}
+		// A static pod and its image came with the disk; nothing is pulled.
 		if err := b.saw(podLine("shipped", "hello: hello from a pod on a Garboard node$"), podsCeiling); err != nil {
 			return err
 		}
 		if err := b.PowerButton(b.ctx); err != nil {
 			return err
 		}
-		return errors.Join(b.endsInOrder(false), b.judged(), b.sane())
+		return errors.Join(b.endsInOrder(false), b.judged(), b.sane(kubeletSays(recipe)...))
 	})
 	if t.Failed() {
 		return
@@ -57,6 +69,67 @@ func diskBoots(t *testing.T, arch string) {
 	if out, err := disk.judge("mdir", "-b", "-i", fmt.Sprintf("%s@@%d", disk.path, esp.Start), "::/EFI/BOOT"); err != nil || !strings.Contains(out, strings.TrimPrefix(disks.BootFile(arch), "/")) {
 		t.Errorf("the ESP after the boot: %v\n%s", err, out)
 	}
+}
+
+// kubeletSays is what the kubelet may say of file systems with a recipe's runtime.
+func kubeletSays(recipe string) []string {
+	if recipe == "test-containerd" {
+		return []string{beforeFirstStats}
+	}
+	return nil
+}
+
+// Damage to the images that came with a disk costs these images and nothing else:
+// the runtime starts, and runs those of the root image.
+func TestVMLongDamagedImages(t *testing.T) {
+	eachArch(t, func(t *testing.T, arch string) {
+		for _, recipe := range []string{"test", "test-containerd"} {
+			t.Run(recipe, func(t *testing.T) { damagedImages(t, arch, recipe) })
+		}
+	})
+}
+
+func damagedImages(t *testing.T, arch, recipe string) {
+	parts, _, err := disks.Layout(arch, disks.Sizes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := parts[4].Start
+	m := testMachine(t, recipe+"-"+arch)
+	disk := copyOf(t, filepath.Join(*imagesFlag, recipe+"-"+arch, recipe+".raw"))
+	const list = "/lib/garboard/images/overlay-images/images.json"
+	out, err := disk.judge("debugfs", "-R", "blocks "+list, disk.at(at))
+	block, perr := strconv.ParseInt(lastField(out), 10, 64)
+	if err != nil || perr != nil {
+		t.Fatalf("where %s lies: %v, %v\n%s", list, err, perr, out)
+	}
+	disk.zero(at+block*4096, 4096)
+	m.Kernel, m.Initrd, m.Cmdline, m.Disks = "", "", "", []Disk{{Path: disk.path}}
+	runBoot(t, m, "data", bootLimit, func(b *boot) error {
+		if _, err := b.dataLine(2); err != nil { // by a pod, whose image is in the root image
+			return err
+		}
+		if err := b.saw(podLine("tester", "data: runtime: .*/var/lib/garboard/images"), podsCeiling); err != nil {
+			return fmt.Errorf("the runtime's log does not speak of the damage: %w", err)
+		}
+		if err := b.PowerButton(b.ctx); err != nil {
+			return err
+		}
+		ran := regexp.MustCompile(podLine("shipped", "hello: "))
+		if slices.ContainsFunc(b.Console.Lines(), func(l Line) bool { return ran.MatchString(l.Message) }) {
+			return errors.New("an image of the damaged store ran: nothing was damaged")
+		}
+		return errors.Join(b.endsInOrder(false), b.judged(), b.sane(kubeletSays(recipe)...))
+	})
+}
+
+// lastField is the last word of a text.
+func lastField(s string) string {
+	f := strings.Fields(s)
+	if len(f) == 0 {
+		return ""
+	}
+	return f[len(f)-1]
 }
 
 // copyOf copies a disk image to one that may be written to.

@@ -50,7 +50,8 @@ func metal(t *testing.T, arch string) {
 }
 
 // A kernel out of an OCI image laid out as LinuxKit's: the one that the node has
-// anyway, so that a difference is one of the way it came.
+// anyway, so that a difference is one of the way it came. The recipe has a container
+// image out of an OCI layout, too.
 func TestVMKernelOCI(t *testing.T) {
 	m := testMachine(t, "test-oci-"+AMD64)
 	if !strings.HasPrefix(m.Cmdline, "garboard.kernel=oci ") {
@@ -58,6 +59,9 @@ func TestVMKernelOCI(t *testing.T) {
 	}
 	runBoot(t, m, "running", bootLimit, func(b *boot) error {
 		if err := b.verdict(podsCeiling); err != nil {
+			return err
+		}
+		if err := b.saw(podLine("foreign", "hello: hello from a pod on a Garboard node$"), podsCeiling); err != nil {
 			return err
 		}
 		if err := b.PowerButton(b.ctx); err != nil {

@@ -189,6 +189,9 @@ func versions(m *report.Manifest) map[string]string {
 	if k := m.KernelImage; k != nil {
 		out["kernel image "+k.Name] = k.Version + " " + k.Digest
 	}
+	for _, i := range m.Images {
+		out["container image "+i.Name] = i.Digest
+	}
 	mods := map[string][]string{}
 	for _, p := range m.Programs {
 		out["program "+p.Name] = strings.TrimSpace(p.Version + " go" + p.Go)

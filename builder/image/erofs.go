@@ -1,10 +1,8 @@
 package image
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -54,7 +52,7 @@ func EROFS(ctx context.Context, st *store.Store, run Run, toolKey string, t *roo
 		}
 		cmd := umasked(run("mkfs.erofs", append(args, filepath.Join(dir, "root.erofs"), tarFile)...))
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("mkfs.erofs: %w: %s", err, bytes.TrimSpace(out))
+			return toolError("mkfs.erofs", err, out, t.Size(), dir)
 		}
 		return os.Remove(tarFile)
 	})

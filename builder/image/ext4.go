@@ -1,7 +1,6 @@
 package image
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,7 @@ import (
 // archive, which keeps owners without root; its configuration is given, or the
 // host's would decide.
 func writeExt4(ctx context.Context, disk string, p Partition, tree *rootfs.Tree, id string, epoch time.Time, run Run) error {
-	if n := content(tree); n > p.Size {
+	if n := tree.Size(); n > p.Size {
 		return fmt.Errorf("data partition: its content has %.1f MiB, the partition only %d MiB; a larger dataSize helps", float64(n)/float64(MiB), p.Size/MiB)
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(disk), "ext4-")
@@ -38,17 +37,9 @@ func writeExt4(ctx context.Context, disk string, p Partition, tree *rootfs.Tree,
 		"-E", fmt.Sprintf("hash_seed=%s,offset=%d,root_owner=0:0,nodiscard", id, p.Start), "-d", archive, disk, strconv.FormatInt(p.Size>>10, 10)+"k")
 	cmd.Env = append(cmd.Environ(), sourceDate+"="+strconv.FormatInt(epoch.Unix(), 10), "MKE2FS_CONFIG="+config, "TZ=UTC", "LC_ALL=C")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("data partition of %d MiB, content of %.1f MiB: mke2fs: %w: %s; a larger dataSize may help", p.Size/MiB, float64(content(tree))/float64(MiB), err, bytes.TrimSpace(out))
+		return fmt.Errorf("data partition of %d MiB, content of %.1f MiB, a larger dataSize may help: %w", p.Size/MiB, float64(tree.Size())/float64(MiB), toolError("mke2fs", err, out, tree.Size(), dir))
 	}
 	return ctx.Err()
-}
-
-// content is the number of bytes that the files of a tree have.
-func content(t *rootfs.Tree) (n int64) {
-	for _, e := range t.Entries() {
-		n += e.Size
-	}
-	return n
 }
 
 // mke2fsConf is what Debian's mke2fs.conf, which nodes have, says of ext4.

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -65,7 +64,7 @@ func writeESP(run Run, disk string, start, size int64, files []ESPFile, id strin
 	for _, cmd := range cmds {
 		cmd.Env = append(cmd.Environ(), sourceDate+"="+strconv.FormatInt(epoch.Unix(), 10), "TZ=UTC", "LC_ALL=C", "MTOOLSRC="+os.DevNull)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("ESP of %d MiB: %s: %w: %s", size/MiB, strings.Join(cmd.Args, " "), err, bytes.TrimSpace(out))
+			return fmt.Errorf("ESP of %d MiB: %w", size/MiB, toolError(strings.Join(cmd.Args, " "), err, out, 0))
 		}
 	}
 	return nil

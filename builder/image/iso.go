@@ -1,7 +1,6 @@
 package image
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -91,7 +90,7 @@ func writeISO(run Run, dir string, size int64, in ISOInput) error {
 		"-e", "--interval:appended_partition_"+number+":all::", "-no-emul-boot", "-o", file, tree)
 	cmd.Env = append(cmd.Environ(), sourceDate+"="+strconv.FormatInt(in.Epoch.Unix(), 10), "TZ=UTC", "LC_ALL=C")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("xorriso: %w: %s", err, bytes.TrimSpace(out))
+		return toolError("xorriso", err, out, 0)
 	}
 	return nil
 }

@@ -1,9 +1,7 @@
 package image
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"path/filepath"
 
 	"garboard.local/builder/store"
@@ -18,7 +16,7 @@ func QCOW2(ctx context.Context, st *store.Store, run Run, toolKey, raw string) (
 	dir, cached, err := st.Action(ctx, key, func(_ context.Context, dir string) error {
 		cmd := run("qemu-img", "convert", "-f", "raw", "-O", "qcow2", "-o", "compat=1.1,cluster_size=65536", raw, filepath.Join(dir, "disk.qcow2"))
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("qemu-img: %w: %s", err, bytes.TrimSpace(out))
+			return toolError("qemu-img", err, out, 0)
 		}
 		return nil
 	})

@@ -20,7 +20,15 @@ const (
 
 func isCPIO(head []byte) bool {
 	head = bytes.TrimLeft(head, "\x00")
-	for _, m := range []string{"070701", "070702", zstdMagic, gzipMagic} {
+	if bytes.HasPrefix(head, []byte(gzipMagic)) { // many other things are compressed with it
+		z, err := gzip.NewReader(bytes.NewReader(head))
+		if err != nil {
+			return false
+		}
+		head = make([]byte, 6)
+		_, _ = io.ReadFull(z, head) // what came is looked at
+	}
+	for _, m := range []string{"070701", "070702", zstdMagic} {
 		if bytes.HasPrefix(head, []byte(m)) {
 			return true
 		}

@@ -56,6 +56,8 @@ func TestFormats(t *testing.T) {
 		{"cpio", write(t, plain), "initramfs, cpio", map[string]string{"root.erofs": "EROFS", "root.erofs!/usr/hello": "size 6"}},
 		{"two archives in one frame", write(t, zstdOf(t, early)), "initramfs, cpio, zstd", map[string]string{"init": "size 4", "modules/order": "loop.ko\n"}},
 		{"gzip", write(t, gzipOf(t, early)), "initramfs, cpio, gzip", map[string]string{"init": "size 4", "modules/order": "loop.ko\n"}},
+		{"something else in gzip", write(t, cpioOf(t, file("page.gz", string(gzipOf(t, []byte("a page of a manual")))))), "initramfs, cpio",
+			map[string]string{"page.gz": fmt.Sprintf("size %d", len(gzipOf(t, []byte("a page of a manual"))))}},
 		{"archives one after the other", write(t, append(both, gzipOf(t, cpioOf(t, file("etc/hostname", "edge\n")))...)), "initramfs",
 			map[string]string{"archive 1!/root.erofs!/link": "-> usr/hello", "archive 2!/init": "size 4", "archive 2!/modules/order": "loop.ko\n", "archive 3!/etc/hostname": "edge\n"}},
 		{"UKI", write(t, uki), "Unified Kernel Image, x64", map[string]string{".cmdline": "quiet", ".linux": "kernel, EFI zboot", ".initrd!/archive 2!/init": "size 4"}},

@@ -95,10 +95,8 @@ func (r *Recipe) Check() error {
 	if at, err := checkUsers(r.Users); err != nil {
 		return bad("users[%d]: %v", at, err)
 	}
-	for i, m := range r.Images {
-		if m.Name == "" || m.Program == "" || m.Reason == "" {
-			return bad("images[%d] (%s): name, program and reason are needed", i, m.Name)
-		}
+	if err := r.checkImages(); err != nil {
+		return bad("%v", err)
 	}
 	for i, m := range slices.Concat(r.Kernel.Boot, r.Kernel.Disks, r.Kernel.Load, r.Kernel.Available) {
 		if m.Name == "" || m.Reason == "" {
@@ -175,6 +173,7 @@ func (r *Recipe) For(arch string) (*Recipe, error) {
 			c.Packages = append(c.Packages, p)
 		}
 	}
+	c.Images, c.Disk.Images = imagesFor(r.Images, x.Replace), imagesFor(r.Disk.Images, x.Replace)
 	c.Links = slices.Clone(r.Links)
 	for i := range c.Links {
 		c.Links[i].Path, c.Links[i].To = x.Replace(c.Links[i].Path), x.Replace(c.Links[i].To)

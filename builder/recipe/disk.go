@@ -44,6 +44,9 @@ type Disk struct {
 	// Content are directories, relative to the recipe, whose files lie on the data
 	// partition from the start: what is in their var/ and etc/ is in the node's.
 	Content []Overlay `yaml:"content,omitempty" json:"content,omitempty"`
+	// Images are container images that lie on the data partition from the start, and
+	// not in the root image: the memory that a root image takes is not theirs.
+	Images []Image `yaml:"images,omitempty" json:"images,omitempty"`
 }
 
 // InMemory says whether the root image of disk images is in the UKI.

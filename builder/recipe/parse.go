@@ -112,6 +112,8 @@ func Parse(file string, b []byte) (*Recipe, error) {
 			r.Disk.Content[i].Path = filepath.Join(r.Dir, r.Disk.Content[i].Path)
 		}
 	}
+	imagePaths(r.Dir, r.Images)
+	imagePaths(r.Dir, r.Disk.Images)
 	for i := range r.Services {
 		r.Services[i] = filepath.Join(r.Dir, r.Services[i])
 	}

@@ -42,7 +42,8 @@ type Recipe struct {
 	// Services are Pod manifests, relative to the recipe, of what PID 1 itself
 	// runs, in the order in which they may depend on each other.
 	Services []string `yaml:"services,omitempty" json:"services,omitempty"`
-	// Images are container images that lie in the root image, ready to run.
+	// Images are container images that lie in the root image, ready to run; those of
+	// disk.images lie on the data partition of disk images.
 	Images []Image `yaml:"images,omitempty" json:"images,omitempty"`
 	// Sysctls are kernel parameters set at boot.
 	Sysctls []Sysctl `yaml:"sysctls,omitempty" json:"sysctls,omitempty"`
@@ -168,15 +169,6 @@ type Link struct {
 	Path   string `yaml:"path" json:"path"`
 	To     string `yaml:"to" json:"to"`
 	Reason string `yaml:"reason" json:"reason"`
-}
-
-// Image is a container image built from one Go program of this repository.
-type Image struct {
-	Name       string   `yaml:"name" json:"name"`
-	Program    string   `yaml:"program" json:"program"` // Go package directory, relative to the repository
-	Entrypoint []string `yaml:"entrypoint,omitempty" json:"entrypoint,omitempty"`
-	User       string   `yaml:"user,omitempty" json:"user,omitempty"`
-	Reason     string   `yaml:"reason" json:"reason"`
 }
 
 // Sysctl is one kernel parameter, with dots. A * between two of them stands for

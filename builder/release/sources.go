@@ -2,6 +2,7 @@ package release
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -43,6 +44,18 @@ func SourcesText(debian []Source, manifests []*report.Manifest) []byte {
 	if len(kernels) > 0 {
 		b.WriteString("#\n# Linux out of OCI images, under the GPL: Garboard cannot fetch the source; who made the image has it\n")
 		for _, line := range slices.Sorted(maps.Keys(kernels)) {
+			fmt.Fprintln(&b, line)
+		}
+	}
+	images := map[string]string{}
+	for _, m := range manifests {
+		for _, i := range m.Images {
+			images[i.Name+" from "+i.Source+" "+cmp.Or(i.SourceDigest, i.Digest)] = ""
+		}
+	}
+	if len(images) > 0 {
+		b.WriteString("#\n# Container images of others: Garboard does not know what is in them; who made them has the sources\n")
+		for _, line := range slices.Sorted(maps.Keys(images)) {
 			fmt.Fprintln(&b, line)
 		}
 	}

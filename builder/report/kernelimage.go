@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/CycloneDX/cyclonedx-go"
-	"github.com/package-url/packageurl-go"
 )
 
 // KernelImage is the OCI image that the kernel and its modules came from.
@@ -44,18 +43,7 @@ func (k KernelImage) component() cyclonedx.Component {
 		Properties:  props(propDigest, k.Digest, propFiles, fmt.Sprint(k.Files), propBytes, fmt.Sprint(k.Bytes)),
 	}
 	if k.isReference() {
-		// purl-spec, type oci: the name is the last part of the repository, the version
-		// the digest.
-		repository, _, _ := strings.Cut(k.Name, "@")
-		tag := ""
-		if i := strings.LastIndexByte(repository, ':'); i > strings.LastIndexByte(repository, '/') {
-			repository, tag = repository[:i], repository[i+1:]
-		}
-		q := packageurl.Qualifiers{{Key: "repository_url", Value: repository}}
-		if tag != "" {
-			q = append(q, packageurl.Qualifier{Key: "tag", Value: tag})
-		}
-		c.PackageURL = packageurl.NewPackageURL("oci", "", strings.ToLower(repository[strings.LastIndexByte(repository, '/')+1:]), k.Digest, q, "").ToString()
+		c.PackageURL = ociURL(k.Name, k.Digest)
 	}
 	return c
 }

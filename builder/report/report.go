@@ -23,17 +23,18 @@ type Artefact struct {
 
 // Manifest lists every file of an image.
 type Manifest struct {
-	Recipe      string          `json:"recipe"`
-	Arch        string          `json:"arch"`
-	Compression string          `json:"compression"`
-	Kernel      string          `json:"kernel"` // uname -r
-	Cmdline     string          `json:"cmdline"`
-	Time        time.Time       `json:"time"`                  // of everything in the artefacts: the lock's
-	Packages    []Package       `json:"packages"`              // Debian packages of which something is in it, by name
-	Programs    []Program       `json:"programs"`              // programs that were compiled for it, by name
-	KernelImage *KernelImage    `json:"kernelImage,omitempty"` // where the kernel is from, if not a Debian package
-	Root        []*rootfs.Entry `json:"root"`                  // the root image, mounted at /
-	Early       []*rootfs.Entry `json:"early"`                 // the initramfs beside the root image
+	Recipe      string           `json:"recipe"`
+	Arch        string           `json:"arch"`
+	Compression string           `json:"compression"`
+	Kernel      string           `json:"kernel"` // uname -r
+	Cmdline     string           `json:"cmdline"`
+	Time        time.Time        `json:"time"`                  // of everything in the artefacts: the lock's
+	Packages    []Package        `json:"packages"`              // Debian packages of which something is in it, by name
+	Programs    []Program        `json:"programs"`              // programs that were compiled for it, by name
+	KernelImage *KernelImage     `json:"kernelImage,omitempty"` // where the kernel is from, if not a Debian package
+	Images      []ContainerImage `json:"images,omitempty"`      // container images of others, by name
+	Root        []*rootfs.Entry  `json:"root"`                  // the root image, mounted at /
+	Early       []*rootfs.Entry  `json:"early"`                 // the initramfs beside the root image
 }
 
 // ManifestName and SumsName are the names under which these files lie beside the artefacts.

@@ -79,6 +79,12 @@ func (m *Manifest) SBOM() ([]byte, error) {
 		needs["image"] = append(needs["image"], c.BOMRef)
 		needs[c.BOMRef] = []string{}
 	}
+	for _, i := range m.Images {
+		c := i.component()
+		parts[c.BOMRef] = c
+		needs["image"] = append(needs["image"], c.BOMRef)
+		needs[c.BOMRef] = []string{}
+	}
 	components := slices.SortedFunc(maps.Values(parts), func(a, b cyclonedx.Component) int { return cmp.Compare(a.BOMRef, b.BOMRef) })
 	bom.Components = &components
 	var deps []cyclonedx.Dependency

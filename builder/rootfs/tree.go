@@ -168,6 +168,14 @@ func (t *Tree) Entries() []*Entry {
 	return out
 }
 
+// Size is the number of bytes that the files have.
+func (t *Tree) Size() (n int64) {
+	for _, e := range t.m {
+		n += e.Size
+	}
+	return n
+}
+
 // Key is a hash over everything that ends up in an image of the tree.
 func (t *Tree) Key() string {
 	var parts []string

@@ -36,7 +36,7 @@ type imageFlags struct {
 func (f *imageFlags) add(x *pflag.FlagSet) {
 	x.StringArrayVar(&f.places, "image", nil, "with --images and --output: unpack the image that the manifests call NAME from PLACE, as NAME=PLACE (repeatable); PLACE is "+oci.Transports)
 	x.BoolVar(&f.pull, "pull", false, "with --images and --output: fetch images from their registries by each container's imagePullPolicy, and unpack them")
-	x.StringVar(&f.arch, "arch", runtime.GOARCH, "architecture of the machine, for --image and --pull: amd64 or arm64")
+	x.StringVar(&f.arch, "arch", runtime.GOARCH, "architecture of the machine, amd64 or arm64: of the images of --image and --pull, and of the seccomp programs of --to table")
 	x.StringVar(&f.limit, "image-limit", "16Gi", "what one image may unpack to at most")
 }
 
@@ -54,9 +54,6 @@ func (f *convertFlags) checkImages() error {
 		return usageError{errors.New("--image and --pull need --images, the directory on the machine where images are unpacked, such as /var/lib/garboard/images")}
 	case f.output == "":
 		return usageError{errors.New(`--image and --pull need --output, below which the machine's files are written ("/" is this machine)`)}
-	}
-	if a, err := arches(f.images.arch); err != nil || len(a) != 1 {
-		return usageError{fmt.Errorf("--arch %q: a machine is amd64 or arm64", f.images.arch)}
 	}
 	if q, err := resource.ParseQuantity(f.images.limit); err != nil || q.Sign() <= 0 {
 		return usageError{fmt.Errorf("--image-limit %q is not a size such as 20Gi", f.images.limit)}

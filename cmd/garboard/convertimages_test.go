@@ -220,7 +220,7 @@ func TestConvertImageFlags(t *testing.T) {
 		"--pull":                                               "need --images",
 		"--pull --images /i":                                   "need --output",
 		"--pull --images /i --explain":                         "goes with --to systemd and --output alone",
-		"--pull --images /i --output o --arch all":             "a machine is amd64 or arm64",
+		"--pull --images /i --output o --arch all":             "known are amd64 and arm64",
 		"--pull --images /i --output o --image-limit much":     "is not a size",
 		"--images /i --output o --image a":                     "write it as NAME=PLACE",
 		"--images /i --output o --image b=oci:x":               `no container has the image "b"; they have a`,

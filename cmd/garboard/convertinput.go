@@ -15,6 +15,7 @@ import (
 
 	"garboard.local/pod"
 	"garboard.local/pod/manifest"
+	"garboard.local/pod/seccomp"
 )
 
 // check looks at the command line: flags that do not go together, and values that
@@ -51,6 +52,10 @@ func (f *convertFlags) check(args []string) error {
 			return usageError{errors.New(rule.say)}
 		}
 	}
+	if !slices.Contains(seccomp.Arches(), f.images.arch) {
+		return usageError{fmt.Errorf("--arch %q: known are %s", f.images.arch, strings.Join(seccomp.Arches(), " and "))}
+	}
+	o.Node.Arch = f.images.arch
 	if _, err := netip.ParseAddr(o.NodeIP); o.NodeIP != "" && err != nil {
 		return usageError{fmt.Errorf("--node-ip %q is not an address", o.NodeIP)}
 	}

@@ -127,8 +127,10 @@ func requests(root string) (lock.Requests, error) {
 					req.Packages[arch] = append(req.Packages[arch], n)
 				}
 			}
-			if ref := a.Kernel.OCI; ref != "" && !recipe.LocalOCI(ref) && !slices.Contains(req.OCI[arch], ref) {
-				req.OCI[arch] = append(req.OCI[arch], ref)
+			for _, ref := range a.OCI() {
+				if !slices.Contains(req.OCI[arch], ref) {
+					req.OCI[arch] = append(req.OCI[arch], ref)
+				}
 			}
 		}
 	}

@@ -93,6 +93,17 @@ func packKernel(ctx context.Context, o builder.Options, output string) (file str
 		return "", err
 	}
 	file = filepath.Join(dir, "recipe.yaml")
-	text := fmt.Sprintf("# Written by garboard test kernels.\nextends: %s\nname: test-oci\nkernel: {oci: ./layout}\n", filepath.ToSlash(extends))
+	if err := packHello(ctx, o, dir); err != nil {
+		return "", err
+	}
+	text := fmt.Sprintf(`# Written by garboard test kernels.
+extends: %s
+name: test-oci
+kernel: {oci: ./layout}
+images:
+  - {name: registry.example/team/hello:2, oci: ./hello, reason: a container image of others is used in place}
+overlays:
+  - {path: overlay, reason: pod of that image}
+`, filepath.ToSlash(extends))
 	return file, os.WriteFile(file, []byte(text), 0o644)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,7 +22,7 @@ func init() {
 		if err := checkRunning(g); err != nil {
 			return err
 		}
-		return errors.Join(g.checkAgent(), checkFilter(g.host), checkAgentDir(g.host), g.checkAgentVolumes(), g.checkAgentRestart())
+		return errors.Join(g.checkAgent(), checkFilter(g.host), checkAgentDir(g.host), g.checkAgentVolumes(), checkForbiddenCall(g.host), g.checkSameFilter(runtime.GOARCH), g.checkAgentRestart())
 	}, func(*guest) error { return send(systemSocket, cmdShutdown) }}
 }
 
@@ -50,7 +51,7 @@ func (g *guest) checkAgent() error {
 	for _, f := range [][2]string{
 		{"Uid", "900\t900\t900\t900"}, {"Gid", "900\t900\t900\t900"}, {"Groups", "4000"},
 		{"CapInh", "0000000000000000"}, {"CapPrm", "0000000000000000"}, {"CapEff", "0000000000000000"}, {"CapBnd", "0000000000000000"}, {"CapAmb", "0000000000000000"},
-		{"NoNewPrivs", "1"},
+		{"NoNewPrivs", "1"}, {"Seccomp", "2"}, {"Seccomp_filters", "1"},
 	} {
 		got, err := statusField(dir+"/status", f[0])
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -174,4 +175,26 @@ func within(d time.Duration, check func() error) error {
 		}
 		time.Sleep(250 * time.Millisecond)
 	}
+}
+
+// checkHierarchy proves that the cgroup hierarchy still has the options that PID 1
+// gave it, beside a privileged container, which the tester's own is.
+func checkHierarchy(proc string) error {
+	b, err := os.ReadFile(filepath.Join(proc, "1/mountinfo"))
+	if err != nil {
+		return err
+	}
+	all, err := parseMounts(string(b))
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.Target == "/sys/fs/cgroup" && m.Type == "cgroup2" {
+			if !slices.Contains(strings.Split(m.Super, ","), "nsdelegate") {
+				return fmt.Errorf("cgroup2 has the options %s: a container took nsdelegate away", m.Super)
+			}
+			return nil
+		}
+	}
+	return errors.New("PID 1 has no cgroup2 on /sys/fs/cgroup")
 }

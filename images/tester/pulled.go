@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -68,16 +69,24 @@ func (g *guest) checkPulled(pull bool) error {
 	return nil
 }
 
-// checkNoWipe demands that cri-o never spoke of wiping images or its whole storage.
-// (That it drops the containers of the last boot is said as a warning each time.)
+// checkNoWipe demands that the runtime never spoke of wiping images or its whole
+// storage. (That cri-o drops the containers of the last boot is said as a warning
+// each time.)
 func (g *guest) checkNoWipe() error {
-	b, err := os.ReadFile(filepath.Join(g.host, "var/log/garboard/crio.log"))
+	logs := filepath.Join(g.host, "var/log/garboard")
+	b, err := os.ReadFile(filepath.Join(logs, "crio.log"))
+	if errors.Is(err, fs.ErrNotExist) {
+		b, err = os.ReadFile(filepath.Join(logs, "containerd.log"))
+	}
 	if err != nil {
 		return err
 	}
 	for line := range strings.Lines(string(b)) {
+		if strings.Contains(line, "/var/lib/garboard/images") {
+			g.say("data: runtime: %s", strings.TrimSpace(line))
+		}
 		if low := strings.ToLower(line); strings.Contains(low, "wipe images") || strings.Contains(low, "wiping") || strings.Contains(low, "failed to remove image") {
-			return fmt.Errorf("cri-o: %s", strings.TrimSpace(line))
+			return fmt.Errorf("the runtime: %s", strings.TrimSpace(line))
 		}
 	}
 	return nil

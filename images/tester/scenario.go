@@ -126,6 +126,7 @@ func checkNode(g *guest) error {
 		{"contents", g.lookAtContents}, // before the tester itself writes to the node
 		{"root file system", func() error { return checkRoot(g.host) }},
 		{"pivot_root", func() error { return checkPivot(g.proc, g.host) }},
+		{"cgroup hierarchy", func() error { return checkHierarchy(g.proc) }},
 		{"modprobe", func() error { return checkModprobe(g.proc, g.host, g.say) }},
 		{"the host's look at the ports", g.serveProbe},
 		{"restart socket's limits", g.checkPrivilege},

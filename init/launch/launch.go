@@ -31,14 +31,14 @@ const Failed = 126
 
 // Needed says whether a service's process needs launching, or can be started as it is.
 func Needed(s *table.Service) bool {
-	return s.User != "" || s.Group != "" || len(s.Groups) > 0 || s.Capabilities != nil || len(s.Ambient) > 0 || s.NoNewPrivileges || len(s.Limits) > 0 || len(s.Mounts) > 0
+	return s.User != "" || s.Group != "" || len(s.Groups) > 0 || s.Capabilities != nil || len(s.Ambient) > 0 || s.NoNewPrivileges || len(s.Limits) > 0 || len(s.Mounts) > 0 || s.Seccomp != nil
 }
 
 // Argv is the command line by which the init binary launches a service.
 func Argv(s *table.Service) ([]string, error) {
 	b, err := json.Marshal(table.Service{
 		Command: s.Command, User: s.User, Group: s.Group, Groups: s.Groups, Capabilities: s.Capabilities, Ambient: s.Ambient,
-		NoNewPrivileges: s.NoNewPrivileges, Limits: s.Limits, Mounts: s.Mounts, Dir: s.Dir,
+		NoNewPrivileges: s.NoNewPrivileges, Limits: s.Limits, Mounts: s.Mounts, Dir: s.Dir, Seccomp: s.Seccomp,
 	})
 	return []string{Name, string(b)}, err
 }
@@ -88,7 +88,7 @@ func become(s *table.Service, root string) error {
 		}
 	}
 	if s.User != "" || s.Group != "" || len(s.Groups) > 0 {
-		if err := who.assume(s.Groups, len(s.Ambient) > 0); err != nil {
+		if err := who.assume(s.Groups, len(s.Ambient) > 0 || filterNeedsRights(s)); err != nil {
 			return err
 		}
 	}
@@ -102,7 +102,8 @@ func become(s *table.Service, root string) error {
 			return fmt.Errorf("no_new_privs: %w", err)
 		}
 	}
-	return nil
+	// Last, because what comes after it has to be in the filter's list.
+	return filter(s)
 }
 
 // bound takes every capability but those named out of the bounding set, also

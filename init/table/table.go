@@ -117,6 +117,7 @@ type Service struct {
 	Ambient         []string  `json:"ambient,omitempty"`
 	NoNewPrivileges bool      `json:"noNewPrivileges,omitempty"`
 	Limits          []RLimit  `json:"limits,omitempty"`
+	Seccomp         *Seccomp  `json:"seccomp,omitempty"` // null = none
 	// Mounts are made in a mount namespace of the process's own, in this order.
 	// What the node mounts later is seen in it; what is mounted in it is not seen outside.
 	Mounts []Mount `json:"mounts,omitempty"`
@@ -277,6 +278,11 @@ func (s *Service) check(tasks map[string]bool) error {
 	for _, c := range names {
 		if Capability(c) < 0 {
 			return fmt.Errorf("%q is not a capability", c)
+		}
+	}
+	if s.Seccomp != nil {
+		if err := s.Seccomp.check(); err != nil {
+			return err
 		}
 	}
 	for _, l := range s.Limits {

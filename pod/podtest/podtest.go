@@ -32,7 +32,7 @@ func OneValue() map[pod.Target]map[string]any {
 			"apiVersion": "v2", "kind": "Job", "spec.os": "windows", "spec.hostUsers": false, "spec.shareProcessNamespace": false,
 			"spec.hostNetwork": false, "spec.hostPID": false, "spec.hostIPC": false, "spec.dnsPolicy": "None", "spec.volumes[].hostPath.type": "FileOrCreate",
 			"spec.automountServiceAccountToken": true, containers + ".ports[].hostPort": 81, containers + ".securityContext.procMount": "Unmasked",
-			containers + ".securityContext.readOnlyRootFilesystem": false, containers + ".securityContext.seccompProfile": nil, containers + ".securityContext.appArmorProfile": nil,
+			containers + ".securityContext.readOnlyRootFilesystem": false, containers + ".securityContext.appArmorProfile": nil,
 			containers + ".securityContext.runAsNonRoot": nil, "spec.securityContext.runAsNonRoot": nil,
 			"spec.securityContext.supplementalGroupsPolicy": nil, "spec.serviceAccount": nil,
 			containers + ".stdin": true, containers + ".stdinOnce": true, containers + ".tty": true, containers + ".volumeMounts[].mountPropagation": "Bidirectional", containers + ".volumeMounts[].recursiveReadOnly": nil,

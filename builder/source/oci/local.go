@@ -32,9 +32,9 @@ func open(path, arch, temp string) (*Image, error) {
 	if fi.IsDir() {
 		return openLayout(path, path, arch)
 	}
-	isLayout, err := holds(path, "oci-layout")
+	isLayout, err := LayoutArchive(path)
 	if err != nil {
-		return nil, fmt.Errorf("it is no archive (tar) of an image: %w", err)
+		return nil, err
 	}
 	if !isLayout {
 		return openDocker(path, arch)
@@ -44,7 +44,7 @@ func open(path, arch, temp string) (*Image, error) {
 		return nil, err
 	}
 	var i *Image
-	if err = untar(path, dir); err == nil {
+	if err = Unpack(path, dir); err == nil {
 		i, err = openLayout(path, dir, arch)
 	}
 	if err != nil {
@@ -119,8 +119,21 @@ var partRE = regexp.MustCompile(`^(oci-layout|index\.json|blobs/sha(256|512)/[0-
 // maxLayout bounds what a layout's archive may unpack to.
 const maxLayout = 8 << 30
 
-// untar unpacks the archive of a layout.
-func untar(path, dir string) error {
+// LayoutArchive says whether a path is an archive of an OCI layout, and not a
+// directory or what docker save writes.
+func LayoutArchive(path string) (bool, error) {
+	if fi, err := os.Stat(path); err != nil || fi.IsDir() {
+		return false, err
+	}
+	is, err := holds(path, "oci-layout")
+	if err != nil {
+		err = fmt.Errorf("%s is no archive (tar) of an image: %w", path, err)
+	}
+	return is, err
+}
+
+// Unpack unpacks the archive of an OCI layout into a directory.
+func Unpack(path, dir string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err

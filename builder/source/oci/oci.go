@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
@@ -35,6 +37,19 @@ func (i *Image) Close() error {
 		return nil
 	}
 	return os.RemoveAll(i.temp)
+}
+
+// Layout writes the image into a new OCI layout. What comes from a registry is
+// compared with its digests on the way.
+func (i *Image) Layout(dir string) error {
+	p, err := layout.Write(dir, empty.Index)
+	if err == nil {
+		err = p.AppendImage(i.Image)
+	}
+	if err != nil {
+		return fmt.Errorf("image %s: %w", i.Name, err)
+	}
+	return nil
 }
 
 // Verify reads every layer and compares what it unpacks to with the hash in the

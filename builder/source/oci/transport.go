@@ -82,9 +82,9 @@ func openNamed(file, tag, arch, temp string) (*Image, error) {
 		if made, err = os.MkdirTemp(temp, "oci-"); err != nil {
 			return nil, err
 		}
-		if dir = made; untar(file, dir) != nil {
-			err = errors.New("it is no archive of a layout")
-			return nil, errors.Join(err, os.RemoveAll(made))
+		dir = made
+		if err := Unpack(file, dir); err != nil {
+			return nil, errors.Join(fmt.Errorf("it is no archive of a layout: %w", err), os.RemoveAll(made))
 		}
 	}
 	img, err := namedImage(dir, tag, arch)

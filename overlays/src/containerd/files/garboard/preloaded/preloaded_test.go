@@ -294,6 +294,57 @@ func TestNewRootImage(t *testing.T) {
 	}
 }
 
+// The root image's store and that of a disk's data partition.
+func TestTwoStores(t *testing.T) {
+	w := newWorld(t)
+	disk := filepath.Join(t.TempDir(), "disk")
+	otherPause := fakeImage{pause.name, []string{"other pause"}}
+	writeStore(t, w.root, pause)
+	writeStore(t, disk, otherPause, hello)
+	seed := func(wantErr string) []Image {
+		t.Helper()
+		list, err := ReadAll([]string{w.root, filepath.Join(disk, "none"), disk})
+		if (err == nil) != (wantErr == "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+			t.Fatalf("error %v, want %q", err, wantErr)
+		}
+		if err := w.Seed(w.ctx, list); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.db.GarbageCollect(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	for range 2 {
+		list := seed("")
+		if got := w.names(t); !slices.Equal(got, []string{hello.name, pause.name}) {
+			t.Fatalf("images %q", got)
+		}
+		rec, err := w.Images.Get(w.ctx, pause.name)
+		if err != nil || rec.Target.Digest != list[0].Target.Digest {
+			t.Errorf("pause is %v, %v: not the root image's", rec.Target, err)
+		}
+	}
+	// Damage of one store leaves the other's images.
+	if err := os.WriteFile(filepath.Join(disk, "overlay-images/images.json"), []byte{0, 0}, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	seed("images.json")
+	if got := w.names(t); !slices.Equal(got, []string{pause.name}) {
+		t.Errorf("images %q", got)
+	}
+	// A directory that nothing was written to yet, and one that cri-o has looked at.
+	for _, d := range []string{"", "overlay-images"} {
+		root := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if list, err := Read(root); list != nil || err != nil {
+			t.Errorf("an empty store with %q: %v, %v", d, list, err)
+		}
+	}
+}
+
 func TestReadRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name, file, from, to, want string

@@ -1,14 +1,17 @@
-// Package preloaded makes the container images that lie in a node's root image
-// known to containerd, in place: nothing is unpacked or copied but manifests
+// Package preloaded makes the container images that lie in a node's root image, or
+// that a disk image brought on its data partition, known to containerd, in place: nothing is unpacked or copied but manifests
 // and configurations.
 package preloaded
 
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
@@ -30,8 +33,29 @@ type Layer struct {
 	Dir     string // its files
 }
 
-// Read reads a store of containers/storage (overlay driver), as
-// builder/preload lays it into the root image. A missing store holds no images.
+// ReadAll reads several stores. Of images with one name that of the first store is
+// it, as with cri-o. A store that cannot be read is an error, and the images of
+// the others are there all the same.
+func ReadAll(roots []string) (all []Image, err error) {
+	seen := map[string]bool{}
+	for _, root := range roots {
+		list, e := Read(root)
+		err = errors.Join(err, e)
+		for _, img := range list {
+			img.Names = slices.DeleteFunc(img.Names, func(n string) bool { return seen[n] })
+			if len(img.Names) > 0 {
+				all = append(all, img)
+			}
+			for _, n := range img.Names {
+				seen[n] = true
+			}
+		}
+	}
+	return all, err
+}
+
+// Read reads a store of containers/storage (overlay driver), as builder/preload
+// lays it out. One that is missing or was never written to holds no images.
 func Read(root string) ([]Image, error) {
 	var images []struct {
 		ID    string   `json:"id"`
@@ -43,10 +67,9 @@ func Read(root string) ([]Image, error) {
 		Parent string        `json:"parent"`
 		Diff   digest.Digest `json:"diff-digest"`
 	}
-	if _, err := os.Stat(root); os.IsNotExist(err) {
+	if err := readJSON(filepath.Join(root, "overlay-images/images.json"), &images); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	}
-	if err := readJSON(filepath.Join(root, "overlay-images/images.json"), &images); err != nil {
+	} else if err != nil {
 		return nil, err
 	}
 	if err := readJSON(filepath.Join(root, "overlay-layers/layers.json"), &layers); err != nil {

@@ -2,6 +2,7 @@
 package plugin
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/containerd/containerd/v2/core/metadata"
@@ -15,9 +16,9 @@ import (
 
 // Config is what the plugin's section of the configuration may say.
 type Config struct {
-	Root        string `toml:"root"`        // the store
-	Snapshotter string `toml:"snapshotter"` // the one that the CRI plugin uses
-	Namespace   string `toml:"namespace"`   // the CRI plugin's
+	Roots       []string `toml:"roots"`       // the stores; the first that has a name decides what it means
+	Snapshotter string   `toml:"snapshotter"` // the one that the CRI plugin uses
+	Namespace   string   `toml:"namespace"`   // the CRI plugin's
 }
 
 func init() {
@@ -27,7 +28,7 @@ func init() {
 		Type:     plugins.ServicePlugin,
 		ID:       "garboard-preloaded",
 		Requires: []plugin.Type{plugins.MetadataPlugin},
-		Config:   &Config{Root: "/usr/lib/garboard/images", Snapshotter: "overlayfs", Namespace: "k8s.io"},
+		Config:   &Config{Roots: []string{"/usr/lib/garboard/images", "/var/lib/garboard/images"}, Snapshotter: "overlayfs", Namespace: "k8s.io"},
 		InitFn: func(ic *plugin.InitContext) (any, error) {
 			config := ic.Config.(*Config)
 			m, err := ic.GetSingle(plugins.MetadataPlugin)
@@ -44,14 +45,12 @@ func init() {
 			}
 			// A node without its preloaded images is in trouble, one without a
 			// runtime in more.
-			list, err := preloaded.Read(config.Root)
-			if err == nil {
-				err = s.Seed(namespaces.WithNamespace(ic.Context, config.Namespace), list)
-			}
+			list, err := preloaded.ReadAll(config.Roots)
+			err = errors.Join(err, s.Seed(namespaces.WithNamespace(ic.Context, config.Namespace), list))
 			if err != nil {
 				log.G(ic.Context).WithError(err).Error("preloaded images")
 			}
-			log.G(ic.Context).Infof("%d preloaded images in %s", len(list), config.Root)
+			log.G(ic.Context).Infof("%d preloaded images in %v", len(list), config.Roots)
 			return s, nil
 		},
 	})
