@@ -28,7 +28,7 @@ var (
 	// machineTools are QEMU and its firmware, for hosts that have none recent enough.
 	machineTools = []string{"qemu-system-x86", "qemu-system-arm", "qemu-efi-aarch64", "ovmf", "seabios"}
 	// judgeTools are other people's programs that tests judge our output with.
-	judgeTools = []string{"cpio", "libarchive-tools", "gdisk", "e2fsprogs", "dosfstools", "mtools", "binutils", "systemd", "systemd-ukify", builder.StubPackage, "ipxe"}
+	judgeTools = []string{"cpio", "libarchive-tools", "gdisk", "fdisk", "e2fsprogs", "dosfstools", "mtools", "binutils", "systemd", "systemd-ukify", builder.StubPackage, "ipxe"}
 	// clockTools show other programs another day (garboard repro).
 	clockTools = []string{"libfaketime"}
 	// releaseTools hold the licences that Debian's copyright files refer to, and
