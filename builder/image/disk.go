@@ -84,7 +84,7 @@ func fillDisk(ctx context.Context, f *os.File, size int64, run Run, in DiskInput
 		var err error
 		switch {
 		case p.Number == espPartition:
-			err = writeESP(run, f.Name(), p.Start, p.Size, in.ESP, guid(p.Name, key), in.Epoch)
+			err = writeESP(run, f.Name(), p.Start, p.Size, sectorSize, in.ESP, guid(p.Name, key), in.Epoch)
 		case p.Number == rootAPartition && in.Root != "":
 			err = copyInto(f, p, in.Root)
 		case p.Number == dataPartition && in.Data != nil:
@@ -137,7 +137,7 @@ func BootDisk(run Run, file string, files []ESPFile, epoch time.Time) error {
 		err = t.Write(f, size)
 	}
 	if err == nil {
-		err = writeESP(run, file, diskEnds, DefaultESPSize, files, guid("boot disk", "esp"), epoch)
+		err = writeESP(run, file, diskEnds, DefaultESPSize, sectorSize, files, guid("boot disk", "esp"), epoch)
 	}
 	return errors.Join(err, f.Close())
 }

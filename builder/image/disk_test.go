@@ -312,7 +312,7 @@ func TestESPOfManySizes(t *testing.T) {
 		if err := os.Truncate(disk, n*MiB); err != nil {
 			t.Fatal(err)
 		}
-		if err := writeESP(run, disk, 0, n*MiB, nil, guid("test"), epoch); err != nil {
+		if err := writeESP(run, disk, 0, n*MiB, sectorSize, nil, guid("test"), epoch); err != nil {
 			t.Errorf("%d MiB: %v", n, err)
 		}
 		if out, err := run("fsck.fat", "-n", disk).CombinedOutput(); err != nil {

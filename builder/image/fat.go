@@ -27,11 +27,11 @@ const espSlack = 4 * MiB
 // (https://reproducible-builds.org/specs/source-date-epoch/).
 const sourceDate = "SOURCE_DATE_EPOCH"
 
-// writeESP makes a FAT32 file system in a range of a disk image and puts files on
-// it, with mkfs.fat and mtools. The serial number begins as the GUID id does. (go-diskfs v1.9.4 writes FAT, but fsck.fat refuses
+// writeESP makes a FAT32 file system, for sectors of that size, in a range of a disk
+// image and puts files on it, with mkfs.fat and mtools. The serial number begins as the GUID id does. (go-diskfs v1.9.4 writes FAT, but fsck.fat refuses
 // it: tables too short by two entries, a wrong ".." in directories of the root,
 // clusters that belong to empty files.) --invariant comes before -i, or the serial number is everybody's.
-func writeESP(run Run, disk string, start, size int64, files []ESPFile, id string, epoch time.Time) error {
+func writeESP(run Run, disk string, start, size, sector int64, files []ESPFile, id string, epoch time.Time) error {
 	var need int64
 	var dirs []string
 	for _, f := range files {
@@ -52,9 +52,9 @@ func writeESP(run Run, disk string, start, size int64, files []ESPFile, id strin
 	}
 	slices.Sort(dirs) // parents first
 	image := fmt.Sprintf("%s@@%d", disk, start)
-	sector := strconv.FormatInt(start/sectorSize, 10)
-	cmds := []*exec.Cmd{run("mkfs.fat", "--invariant", "-F", "32", "-S", strconv.Itoa(sectorSize), "-h", sector, "-i", id[:8], "-n", "GARBOARD",
-		"--offset", sector, disk, strconv.FormatInt(size>>10, 10))}
+	first := strconv.FormatInt(start/sector, 10)
+	cmds := []*exec.Cmd{run("mkfs.fat", "--invariant", "-F", "32", "-S", strconv.FormatInt(sector, 10), "-h", first, "-i", id[:8], "-n", "GARBOARD",
+		"--offset", first, disk, strconv.FormatInt(size>>10, 10))}
 	for _, d := range dirs {
 		cmds = append(cmds, run("mmd", "-i", image, "::"+d))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/diskfs/go-diskfs/partition/gpt"
 
 	"garboard.local/builder/store"
+	"garboard.local/init/data"
 )
 
 // ISOInput is what an ISO is made of.
@@ -39,7 +40,7 @@ func MediumParam(medium string) string { return "garboard.medium=" + medium }
 // its path in the store. There is one ESP in it: El Torito's catalogue leads a CD's
 // firmware to it, a GPT that of a disk.
 func ISO(ctx context.Context, st *store.Store, run Run, toolKey string, in ISOInput) (file string, cached bool, err error) {
-	parts := []string{"iso 2", toolKey, in.Medium, in.Epoch.UTC().Format(time.RFC3339)}
+	parts := []string{"iso 3", toolKey, in.Medium, in.Epoch.UTC().Format(time.RFC3339)}
 	size := espSlack
 	for _, f := range in.ESP {
 		sum, err := store.HashFile(f.From)
@@ -73,8 +74,14 @@ func writeISO(run Run, dir string, size int64, in ISOInput) error {
 	if err := errors.Join(os.Mkdir(tree, 0o755), os.WriteFile(esp, nil, 0o600), os.Truncate(esp, size)); err != nil {
 		return err
 	}
-	if err := writeESP(run, esp, 0, size, in.ESP, in.Medium, in.Epoch); err != nil {
+	if err := writeESP(run, esp, 0, size, sectorSize, in.ESP, in.Medium, in.Epoch); err != nil {
 		return err
+	}
+	large := filepath.Join(dir, "esp4096")
+	defer os.Remove(large)
+	hasLarge, err := writeLargeESP(run, large, esp, in)
+	if err != nil {
+		return fmt.Errorf("ESP for disks with sectors of %d bytes: %w", data.LargeSector, err)
 	}
 	// Who mounts the CD is to see what it is.
 	const readme = "A Garboard node. UEFI firmware boots it from the EFI system partition behind this file system.\n"
@@ -84,10 +91,14 @@ func writeISO(run Run, dir string, size int64, in ISOInput) error {
 	file := filepath.Join(dir, isoFile)
 	stamp := in.Epoch.UTC().Format("20060102150405") + "00" // hundredths of a second
 	number := strconv.Itoa(isoESP)
-	cmd := run("xorriso", "-no_rc", "-as", "mkisofs", "-quiet", "-V", isoVolume, "-r",
-		"--modification-date="+stamp, "--set_all_file_dates", stamp, "--gpt_disk_guid", in.Medium,
+	args := []string{"-no_rc", "-as", "mkisofs", "-quiet", "-V", isoVolume, "-r",
+		"--modification-date=" + stamp, "--set_all_file_dates", stamp, "--gpt_disk_guid", in.Medium,
 		"-partition_offset", "16", "-append_partition", number, string(gpt.EFISystemPartition), esp, "-appended_part_as_gpt",
-		"-e", "--interval:appended_partition_"+number+":all::", "-no-emul-boot", "-o", file, tree)
+		"-e", "--interval:appended_partition_" + number + ":all::", "-no-emul-boot", "-o", file}
+	if hasLarge {
+		args = append(args, "-append_partition", strconv.Itoa(isoESP+1), string(data.LargeESPType), large)
+	}
+	cmd := run("xorriso", append(args, tree)...)
 	cmd.Env = append(cmd.Environ(), sourceDate+"="+strconv.FormatInt(in.Epoch.Unix(), 10), "TZ=UTC", "LC_ALL=C")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return toolError("xorriso", err, out, 0)

@@ -2,11 +2,13 @@ package image
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -114,6 +116,7 @@ func judgeISO(t *testing.T, run Run, iso string, in ISOInput, espSize int64) {
 			t.Errorf("mtype %s: other content (%v)", f.Path, err)
 		}
 	}
+	judgeLargeESP(t, run, iso, lba*2048, in)
 	// Negative controls.
 	for _, d := range []struct {
 		at          int64
@@ -134,6 +137,80 @@ func judgeISO(t *testing.T, run Run, iso string, in ISOInput, espSize int64) {
 		if out, err := run(d.tool, d.args...).CombinedOutput(); err == nil && strings.Contains(string(out), d.sound) {
 			t.Errorf("%s finds nothing wrong with damage at %d:\n%s", d.tool, d.at, out)
 		}
+	}
+}
+
+// judgeLargeESP puts together what a node writes to a disk with sectors of 4096 bytes.
+func judgeLargeESP(t *testing.T, run Run, iso string, esp int64, in ISOInput) {
+	t.Helper()
+	info := output(t, run("sgdisk", fmt.Sprintf("-i=%d", isoESP+1), iso))
+	m := regexp.MustCompile(`Partition GUID code: ([-0-9A-F]+) .*\n(?:.*\n)*First sector: (\d+) `).FindStringSubmatch(info)
+	if m == nil || m[1] != string(data.LargeESPType) {
+		t.Fatalf("no partition of type %s:\n%s", data.LargeESPType, info)
+	}
+	first, err := strconv.ParseInt(m[2], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(iso)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := b[first*512:]
+	number := func(at int) int64 { return int64(binary.LittleEndian.Uint64(large[at:])) } // after 16 bytes
+	head, from, size, packed := number(16), number(24), number(32), number(40)
+	z, err := gzip.NewReader(bytes.NewReader(large[48 : 48+packed]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs, err := io.ReadAll(z)
+	if err != nil || int64(len(fs)) != head {
+		t.Fatalf("%d bytes before the file, not %d: %v", len(fs), head, err)
+	}
+	file := write(t, "esp4096", append(fs, b[esp+from:esp+from+size]...))
+	if err := os.Truncate(file, DefaultESPSize); err != nil {
+		t.Fatal(err)
+	}
+	out := output(t, run("fsck.fat", "-n", "-v", file))
+	for _, want := range []string{"4096 bytes per logical sector", "4096 bytes per cluster", " 512 hidden sectors", "131072 sectors total", ": 4 files, "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("fsck.fat does not say %q:\n%s", want, out)
+		}
+	}
+	got := sha256.Sum256([]byte(output(t, run("mtype", "-i", file, "::"+in.ESP[0].Path))))
+	if want, err := store.HashFile(in.ESP[0].From); err != nil || hex.EncodeToString(got[:]) != want {
+		t.Errorf("mtype %s: other content (%v)", in.ESP[0].Path, err)
+	}
+}
+
+// With a file that the ESP on a disk does not hold, or with two, there is no second form.
+func TestNoLargeESP(t *testing.T) {
+	huge := write(t, "uki", nil)
+	if err := os.Truncate(huge, DefaultESPSize-espSlack+1); err != nil {
+		t.Fatal(err)
+	}
+	for _, esp := range [][]ESPFile{nil, {{"/a", huge}}, {{"/a", huge}, {"/b", huge}}} {
+		if written, err := writeLargeESP(nil, filepath.Join(t.TempDir(), "x"), huge, ISOInput{ESP: esp}); written || err != nil {
+			t.Errorf("%d files: %t, %v", len(esp), written, err)
+		}
+	}
+}
+
+func TestContentAt(t *testing.T) {
+	content := bytes.Repeat([]byte("content!"), 300) // 2400 bytes
+	image := make([]byte, 3*MiB)
+	copy(image[512:], content[:1000]) // not all of it
+	copy(image[2*MiB-1024:], content) // across what is read at once
+	file := write(t, "content", content)
+	at, err := contentAt(write(t, "image", image), file, 512)
+	if err != nil || at != 2*MiB-1024 {
+		t.Errorf("at %d, %v", at, err)
+	}
+	if at, err := contentAt(write(t, "image", image[:2*MiB+1000]), file, 512); err == nil {
+		t.Errorf("in an image that ends before it: at %d", at)
+	}
+	if at, err := contentAt(write(t, "image", image), file, 4096); err == nil {
+		t.Errorf("in larger steps: at %d", at)
 	}
 }
 

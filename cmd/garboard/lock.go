@@ -16,6 +16,7 @@ import (
 	"garboard.local/builder/recipe"
 	"garboard.local/builder/source/debian"
 	"garboard.local/builder/source/oci"
+	"garboard.local/qemu/satarom"
 )
 
 // hostTools are the Debian packages whose programs run on the build host.
@@ -27,7 +28,7 @@ var (
 	// machineTools are QEMU and its firmware, for hosts that have none recent enough.
 	machineTools = []string{"qemu-system-x86", "qemu-system-arm", "qemu-efi-aarch64", "ovmf", "seabios"}
 	// judgeTools are other people's programs that tests judge our output with.
-	judgeTools = []string{"cpio", "libarchive-tools", "gdisk", "e2fsprogs", "dosfstools", "mtools", "binutils", "systemd", "systemd-ukify", builder.StubPackage, "ipxe"}
+	judgeTools = []string{"cpio", "libarchive-tools", "gdisk", "fdisk", "e2fsprogs", "dosfstools", "mtools", "binutils", "systemd", "systemd-ukify", builder.StubPackage, "ipxe"}
 	// clockTools show other programs another day (garboard repro).
 	clockTools = []string{"libfaketime"}
 	// releaseTools hold the licences that Debian's copyright files refer to, and
@@ -104,7 +105,7 @@ func goVersion(l *lock.Lock) string {
 
 // requests gathers what all recipes of the repository ask for.
 func requests(root string) (lock.Requests, error) {
-	req := lock.Requests{Packages: map[string][]string{}, OCI: map[string][]string{}, AskOCI: oci.Resolve, Tools: hostTools(), ComponentsDir: filepath.Join(root, builder.ComponentsDir), Exclude: builder.NotFollowed}
+	req := lock.Requests{Packages: map[string][]string{}, OCI: map[string][]string{}, AskOCI: oci.Resolve, Tools: slices.Concat(hostTools(), satarom.Packages), ComponentsDir: filepath.Join(root, builder.ComponentsDir), Exclude: builder.NotFollowed, ToolExclude: satarom.Unused}
 	files, err := filepath.Glob(filepath.Join(root, "recipes", "*.yaml"))
 	if err != nil {
 		return req, err

@@ -166,6 +166,11 @@ func (g *global) testNode(ctx context.Context, flags buildFlags, run string, lon
 	if err := g.observedImages(ctx, o, flags); err != nil {
 		return err
 	}
+	if long && flags.arch != "amd64" {
+		if err := sataROM(ctx, o, flags.output); err != nil {
+			return err
+		}
+	}
 	args := []string{"-skip", "^" + kernelTests}
 	if run != "" {
 		args = append(args, "-run", run)

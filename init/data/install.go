@@ -81,12 +81,20 @@ func (m *Manager) Install(ctx context.Context, in Install) error {
 	switch {
 	case from.name == d.name:
 		return fmt.Errorf("%s is the medium that this node was started from", dev)
-	case d.sector != isoSector:
-		return fmt.Errorf("%s has sectors of %d bytes, the file system of the ISO's EFI system partition has %d; many disks can be told to have those (nvme format --lbaf, sg_format --size=%[3]d)", dev, d.sector, isoSector)
 	case d.size < last.Start<<20+smallest+align:
 		return fmt.Errorf("%s has %d MiB; %d are needed", dev, d.size>>20, last.Start+smallest>>20+1)
-	case from.size > layout[espNumber-1].Size<<20:
-		return fmt.Errorf("the EFI system partition of the medium has %d MiB; on a disk it has %d", from.size>>20, layout[espNumber-1].Size)
+	}
+	src, err := os.Open(filepath.Join(m.Dev, from.name))
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	esp, size, err := from.espFor(d.sector, src)
+	if err != nil {
+		return fmt.Errorf("%s: %w", dev, err)
+	}
+	if size > layout[espNumber-1].Size<<20 {
+		return fmt.Errorf("the EFI system partition of the medium has %d MiB; on a disk it has %d", size>>20, layout[espNumber-1].Size)
 	}
 	if err := m.mayOverwrite(ctx, d, in.Force); err != nil {
 		return err
@@ -96,7 +104,7 @@ func (m *Manager) Install(ctx context.Context, in Install) error {
 	if err != nil {
 		return fmt.Errorf("open %s for itself: %w", dev, err)
 	}
-	return errors.Join(m.install(ctx, d, f, from, layout), f.Close())
+	return errors.Join(m.install(ctx, d, f, source{esp, size, from.name}, layout), f.Close())
 }
 
 // installPair waits for the target and the medium.
@@ -164,7 +172,14 @@ type target interface {
 	Fd() uintptr
 }
 
-func (m *Manager) install(ctx context.Context, d disk, f target, from *medium, layout []Installed) error {
+// source is the ESP that is to be on the target.
+type source struct {
+	io.Reader
+	size int64  // bytes
+	name string // of the medium
+}
+
+func (m *Manager) install(ctx context.Context, d disk, f target, from source, layout []Installed) error {
 	dev := filepath.Join(m.Dev, d.name)
 	// What was there must not shine through: signatures lie at the beginning of
 	// disks and partitions, and at the end of disks.
@@ -218,16 +233,10 @@ func (m *Manager) install(ctx context.Context, d disk, f target, from *medium, l
 }
 
 // copyESP copies and reads back what it wrote.
-func (m *Manager) copyESP(ctx context.Context, to target, at int64, from *medium) error {
-	src, err := os.Open(filepath.Join(m.Dev, from.name))
-	if err != nil {
-		return err
-	}
-	defer src.Close()
+func (m *Manager) copyESP(ctx context.Context, to target, at int64, from source) error {
 	read, written := sha256.New(), sha256.New()
-	r := io.NewSectionReader(src, from.start, from.size)
 	p := progress{ctx: ctx, total: from.size, say: func(percent int64) { m.Printf("install: copied %d %%", percent) }}
-	if _, err := io.CopyBuffer(io.MultiWriter(io.NewOffsetWriter(to, at), read, &p), struct{ io.Reader }{r}, make([]byte, align)); err != nil {
+	if _, err := io.CopyBuffer(io.MultiWriter(io.NewOffsetWriter(to, at), read, &p), struct{ io.Reader }{from.Reader}, make([]byte, align)); err != nil {
 		return err
 	}
 	if p.done != from.size {

@@ -30,15 +30,27 @@ func isoImage(t *testing.T) (f *os.File, esp []byte) {
 	tab.gpt.GUID = guidISO
 	tab.gpt.Partitions = append(tab.gpt.Partitions,
 		&gpt.Partition{Index: 1, Start: 64, End: 203, Type: foreignType, Name: "ISO9660", GUID: guidB},
-		&gpt.Partition{Index: 2, Start: 204, End: 204 + isoESPMiB*2048 - 1, Type: espType, Name: "Appended2", GUID: guidESP})
+		&gpt.Partition{Index: 2, Start: 204, End: 204 + isoESPMiB*2048 - 1, Type: espType, Name: "Appended2", GUID: guidESP},
+		&gpt.Partition{Index: 3, Start: 204 + isoESPMiB*2048, End: 204 + isoESPMiB*2048 + 199, Type: LargeESPType, Name: "Appended3", GUID: "DDDDDDDD-0000-4000-8000-000000000000"})
 	if err := tab.write(f); err != nil {
 		t.Fatal(err)
 	}
 	esp = bytes.Repeat([]byte("the ESP of an ISO. "), isoESPMiB*int(mib)/19+1)[:isoESPMiB*mib]
-	if _, err := f.WriteAt(esp, 204*512); err != nil {
+	large, err := largeOf(esp).Marshal()
+	if err != nil {
 		t.Fatal(err)
 	}
+	for at, b := range map[int64][]byte{204: esp, 204 + isoESPMiB*2048: large} {
+		if _, err := f.WriteAt(b, at*512); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return f, esp
+}
+
+// largeOf is the form for large sectors of that ESP.
+func largeOf(esp []byte) LargeESP {
+	return LargeESP{Head: bytes.Repeat([]byte("FAT32 4K"), 9*LargeSector/8), From: 7 * 512, Size: int64(len(esp)) - 7*512 - 77}
 }
 
 // installer is a machine with an ISO in its drive and the target as /dev/vda.
@@ -58,6 +70,21 @@ func installer(t *testing.T, to *os.File) (m *machine, esp []byte) {
 		return Result{Status: 2}
 	}
 	return m, esp
+}
+
+// sourceOf is what is installed from a medium to a disk with small sectors.
+func sourceOf(t *testing.T, m *machine, from *medium) source {
+	t.Helper()
+	f, err := os.Open(filepath.Join(m.Dev, from.name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	r, size, err := from.espFor(sector, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return source{r, size, from.name}
 }
 
 // installed demands a disk that boots; or one that firmware does not boot.
@@ -185,7 +212,7 @@ func TestInstallRefused(t *testing.T) {
 			_ = to.Truncate(bigEnough - 512)
 			m.disk("vda", to.Name())
 		}, "has 1794 MiB; 1795 are needed", false},
-		{"large sectors", func(m *machine, _ *Install, _ *os.File) { m.sysfile("block/vda/queue/logical_block_size", "4096") }, "sectors of 4096 bytes, the file system of the ISO's EFI system partition has 512; many disks can be told to have those (nvme format --lbaf, sg_format --size=512)", false},
+		{"odd sectors", func(m *machine, _ *Install, _ *os.File) { m.sysfile("block/vda/queue/logical_block_size", "2048") }, "/dev/vda: sectors of 2048 bytes; this ISO has an EFI system partition for disks with 512 or 4096; many disks can be told to have those (nvme format --lbaf, sg_format --size=512)", false},
 		{"the medium", func(m *machine, in *Install, _ *os.File) {
 			f, _ := isoImage(t)
 			m.disk("vdb", f.Name())
@@ -263,7 +290,7 @@ func TestInstallCutAnywhere(t *testing.T) {
 	}
 	from := m.findMedium(m.Medium, "vda")
 	i := slices.IndexFunc(list, func(d disk) bool { return d.name == "vda" })
-	if err := m.install(t.Context(), list[i], to, from, layout); err != nil {
+	if err := m.install(t.Context(), list[i], to, sourceOf(t, m, from), layout); err != nil {
 		t.Fatal(err)
 	}
 	resumed, whole := 0, 0
@@ -305,7 +332,7 @@ func TestInstallReadsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = m.install(t.Context(), disk{name: "vda", size: bigEnough, sector: sector}, forgetful{to}, m.findMedium(m.Medium, "vda"), layout)
+	err = m.install(t.Context(), disk{name: "vda", size: bigEnough, sector: sector}, forgetful{to}, sourceOf(t, m, m.findMedium(m.Medium, "vda")), layout)
 	if err == nil || !strings.Contains(err.Error(), "the disk is faulty") || installed(t, to, esp) {
 		t.Errorf("a disk that loses a write: %v", err)
 	}

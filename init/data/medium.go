@@ -12,6 +12,8 @@ import (
 type medium struct {
 	name        string // of the device: "sr0", "sda"
 	start, size int64  // of its ESP, in bytes
+	// large is where the ESP for disks with large sectors is, in bytes; 0 if there is none.
+	large, largeSize int64
 }
 
 // isoSector is that of an ISO's partition table, whatever the device's is: a CD's
@@ -33,10 +35,18 @@ func (m *Manager) findMedium(guid, target string) *medium {
 		if err != nil || !strings.EqualFold(t.gpt.GUID, guid) {
 			continue
 		}
+		found := medium{name: name}
 		for _, p := range t.gpt.Partitions {
-			if p.Type == gpt.EFISystemPartition && (out == nil || out.name == target) {
-				out = &medium{name, int64(p.Start) * isoSector, int64(p.End-p.Start+1) * isoSector}
+			start, size := int64(p.Start)*isoSector, int64(p.End-p.Start+1)*isoSector
+			switch p.Type {
+			case gpt.EFISystemPartition:
+				found.start, found.size = start, size
+			case LargeESPType:
+				found.large, found.largeSize = start, size
 			}
+		}
+		if found.size > 0 && (out == nil || out.name == target) {
+			out = &found
 		}
 	}
 	return out

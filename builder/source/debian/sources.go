@@ -175,6 +175,13 @@ func sourceFile(dir, archive string, f []string) (SourceFile, error) {
 	return SourceFile{Name: f[2], SHA256: f[0], Size: size, path: p, archive: archive}, nil
 }
 
+// PoolFile is a file of a source package that the caller has pinned: dir is below
+// the mirror (pool/main/e/edk2), size in bytes. Upstream's archive (.orig) is there as long as
+// any suite has a revision of that version, whichever the lock names.
+func PoolFile(dir, name, sha256 string, size int64) (SourceFile, error) {
+	return sourceFile(dir, BaseArchive, []string{sha256, strconv.FormatInt(size, 10), name})
+}
+
 // FetchSource makes sure that the store holds a file of a source package and
 // returns its path.
 func (a *Archive) FetchSource(ctx context.Context, f SourceFile) (string, error) {
