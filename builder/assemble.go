@@ -255,8 +255,10 @@ func (b *build) addTable(*library) error {
 		return err
 	}
 	for _, s := range services {
-		if e := b.tree.Get(s.Command[0]); e == nil {
-			return fmt.Errorf("service %s: %s is not in the root image", s.Name, s.Command[0])
+		for _, program := range s.Programs() {
+			if b.tree.Get(program) == nil {
+				return fmt.Errorf("service %s: %s is not in the root image", s.Name, program)
+			}
 		}
 	}
 	return b.tree.Add(rootfs.FromBytes(table.Path, 0o644, js, "recipe "+b.recipe.Name, "what PID 1 does at boot and which services it runs"))
