@@ -46,7 +46,7 @@ func (b *build) assemble(ctx context.Context) error {
 	b.tree = rootfs.New()
 	lib := &library{store: b.Store, debs: b.debs, ctx: ctx}
 	for _, f := range []func(*library) error{
-		b.addBase, b.addPackages, b.addComponents, b.addOwn, b.addKernelModules, b.addFirmware, b.addOverlays, b.addUsers, b.addTable, b.addNodePod,
+		b.addBase, b.addPackages, b.addComponents, b.addOwn, b.addPrograms, b.addKernelModules, b.addFirmware, b.addOverlays, b.addUsers, b.addTable, b.addNodePod,
 	} {
 		if err := f(lib); err != nil {
 			return err

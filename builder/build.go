@@ -237,6 +237,9 @@ func (b *build) compileOwn(ctx context.Context) (err error) {
 	for _, m := range b.recipe.Images {
 		programs[programName(m.Program)] = "./" + m.Program
 	}
+	for _, p := range b.recipe.Programs {
+		programs[programName(p.Program)] = "./" + p.Program
+	}
 	b.own, err = component.Own(ctx, b.componentOptions(), b.arch, programs)
 	return err
 }

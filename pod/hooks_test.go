@@ -118,3 +118,16 @@ func TestSidecarStatus(t *testing.T) {
 		})
 	}
 }
+
+// How the run before the last one ended is a container's last state.
+func TestStatusOfThePreviousRun(t *testing.T) {
+	previous := strings.Replace(saidOK, `"last":`, `"previous":{"started":"2026-01-01T00:00:01Z","finished":"2026-01-01T00:00:02Z","code":7},"last":`, 1)
+	p, err := Status(initPlan(t, "OnFailure"), strings.NewReader(said(saidDone, previous, saidOK)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, d := p.Status.ContainerStatuses[0], p.Status.ContainerStatuses[1]
+	if c.State.Terminated.ExitCode != 0 || c.LastTerminationState.Terminated == nil || c.LastTerminationState.Terminated.ExitCode != 7 || d.LastTerminationState.Terminated != nil {
+		t.Errorf("%+v\n%+v", c, d)
+	}
+}

@@ -205,5 +205,5 @@ Names are escaped as systemd escapes, so that a dash only separates; and names i
 Files of a pod (configMaps, secrets, environment that must not be public) lie in ` + "`/etc/garboard/pods/NS_NAME`" + ` (0700), its emptyDirs in ` + "`/var/lib/garboard/pods/NS_NAME`" + ` or, with
 ` + "`medium: Memory`" + `, on a tmpfs in ` + "`/run/garboard/pods/NS_NAME`" + `. Probes are run by the program garboard-probe (cmd/garboard-probe), which has to be at ` + "`/usr/lib/garboard/probe`" + ` on the machine.
 systemd starts nothing as a number that is no user or group of the machine, so the sandbox has systemd-sysusers make one, called ` + "`pod-NUMBER`" + `, where there is none. How all this compares with a
-kubelet is in [pod-observed.md](pod-observed.md): both were run.
+kubelet is in [pod-observed.md](pod-observed.md): both were run, and PID 1 too.
 `

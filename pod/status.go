@@ -105,6 +105,7 @@ func containerStatus(s *Service, said table.ServiceStatus) (corev1.ContainerStat
 		switch {
 		case last != nil:
 			c.State.Terminated, c.Ready = last, said.State == table.StateDone
+			c.LastTerminationState.Terminated = terminatedState(said.Previous)
 		case said.Error != "":
 			c.State.Waiting = &corev1.ContainerStateWaiting{Reason: "RunContainerError", Message: said.Error}
 		default:

@@ -69,6 +69,7 @@ type service struct {
 	started time.Time          // of proc
 	starts  int                // since boot
 	last    *table.ServiceExit // of the run before
+	earlier *table.ServiceExit // of the one before that
 	failure string             // why the last start failed
 	deaths  int                // that nobody asked for, since boot
 	asked   bool               // the next exit was asked for: no back-off; another request adds nothing
@@ -284,7 +285,7 @@ func (s *service) run(ctx context.Context) (exit, bool) {
 	ws := p.Status()
 	s.mu.Lock()
 	asked := s.asked
-	s.asked, s.proc, s.last = false, nil, exited(ws, s.started)
+	s.asked, s.proc, s.last, s.earlier = false, nil, exited(ws, s.started), s.last
 	s.last.Message = strings.Join(s.blame, "; ")
 	s.up, s.ending, s.blame = false, nil, nil
 	s.mu.Unlock()

@@ -31,6 +31,8 @@ type ServiceStatus struct {
 	Started *time.Time `json:"started,omitempty"`
 	// Last is the last run that has ended.
 	Last *ServiceExit `json:"last,omitempty"`
+	// Previous is the one before that.
+	Previous *ServiceExit `json:"previous,omitempty"`
 	// Error says why it could not be started the last time it was tried.
 	Error string `json:"error,omitempty"`
 }
