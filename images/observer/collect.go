@@ -47,7 +47,7 @@ func (r *report) note(err error) {
 
 // collect waits until the pods have done what there is to see, ends some, and prints
 // all as lines "OBSERVED NONCE NUMBER/COUNT BASE64" of a gzipped report. What to wait
-// for is on the kernel command line, the same for both worlds: observed.wait= and, after
+// for is on the kernel command line, the same for all worlds that take the pods: observed.wait= and, after
 // the end of the pods observed.end=, observed.gone=, each POD/CONTAINER:WHAT:RUN,...
 func collect(args []string) error {
 	f := flag.NewFlagSet("collect", flag.ContinueOnError)
@@ -260,13 +260,25 @@ func (systemd) status() ([]byte, error) {
 	return exec.Command("/usr/bin/systemctl", "show", "--all", "--timestamp=unix", "--", "pod-*").Output()
 }
 
+// steady leaves out units that fail again and again: they never settle.
 func (systemd) steady(b []byte) []byte {
 	var out []byte
-	for line := range bytes.Lines(b) {
-		for _, p := range []string{"Id=", "ActiveState=", "SubState=", "Result=", "NRestarts=", "ExecMain", "MainPID="} {
-			if bytes.HasPrefix(line, []byte(p)) {
-				out = append(out, line...)
+	for unit := range bytes.SplitSeq(b, []byte("\n\n")) {
+		var kept []byte
+		again, up := false, false
+		for line := range bytes.Lines(unit) {
+			for _, p := range []string{"Id=", "ActiveState=", "SubState=", "Result=", "NRestarts=", "ExecMain", "MainPID="} {
+				if bytes.HasPrefix(line, []byte(p)) {
+					kept = append(append(kept, bytes.TrimSpace(line)...), '\n')
+				}
 			}
+			if n, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("NRestarts=")); ok {
+				again = string(n) != "0" && string(n) != "1"
+			}
+			up = up || bytes.HasPrefix(line, []byte("ActiveState=active")) || bytes.HasPrefix(line, []byte("ActiveState=inactive"))
+		}
+		if !again || up {
+			out = append(out, kept...)
 		}
 	}
 	return out

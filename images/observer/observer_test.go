@@ -124,6 +124,11 @@ func TestSteady(t *testing.T) {
 	if want := "Id=a.service\nExecMainStatus=3\nSubState=exited\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	// So are units that fail again and again, but not those that had to be restarted and run.
+	got = string(systemd{}.steady([]byte("Id=a\nNRestarts=2\nActiveState=activating\n\nId=b\nNRestarts=2\nActiveState=active\n\nId=c\nNRestarts=1\nActiveState=activating\n")))
+	if want := "Id=b\nNRestarts=2\nActiveState=active\nId=c\nNRestarts=1\nActiveState=activating\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 // Of PID 1's services those that fail again and again are left out.
