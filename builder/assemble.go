@@ -43,7 +43,7 @@ func (b *build) assemble(ctx context.Context) error {
 	b.tree = rootfs.New()
 	lib := &library{store: b.Store, debs: b.debs, ctx: ctx}
 	for _, f := range []func(*library) error{
-		b.addBase, b.addPackages, b.addComponents, b.addOwn, b.addKernelModules, b.addFirmware, b.addOverlays, b.addPins, b.addUsers, b.addTable, b.addNodePod,
+		b.addBase, b.addPackages, b.addComponents, b.addOwn, b.addPrograms, b.addKernelModules, b.addFirmware, b.addOverlays, b.addPins, b.addUsers, b.addTable, b.addNodePod,
 	} {
 		if err := f(lib); err != nil {
 			return err
@@ -252,8 +252,10 @@ func (b *build) addTable(*library) error {
 		return err
 	}
 	for _, s := range services {
-		if e := b.tree.Get(s.Command[0]); e == nil {
-			return fmt.Errorf("service %s: %s is not in the root image", s.Name, s.Command[0])
+		for _, program := range s.Programs() {
+			if b.tree.Get(program) == nil {
+				return fmt.Errorf("service %s: %s is not in the root image", s.Name, program)
+			}
 		}
 	}
 	return b.tree.Add(rootfs.FromBytes(table.Path, 0o644, js, "recipe "+b.recipe.Name, "what PID 1 does at boot and which services it runs"))

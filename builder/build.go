@@ -241,6 +241,9 @@ func (b *build) compileOwn(ctx context.Context) (err error) {
 			programs[programName(m.Program)] = "./" + m.Program
 		}
 	}
+	for _, p := range b.recipe.Programs {
+		programs[programName(p.Program)] = "./" + p.Program
+	}
 	b.own, err = component.Own(ctx, b.componentOptions(), b.arch, programs)
 	return err
 }

@@ -185,7 +185,8 @@ func (n *node) identity() error {
 func (n *node) startRuntime() error {
 	n.log.Start(logs.Options{Name: "init", Sink: &logs.File{Path: logDir + "/init.log"}, Printf: n.printf, Guard: n.guard})
 	o := supervise.Options{Reaper: n.reaper, Printf: n.printf, LogDir: logDir, Status: table.StatusPath, Guard: n.guard,
-		Cgroup: func(name string) (*os.File, error) { return n.groups.Open(cgroup.Service(name)) }}
+		Cgroup: func(name string) (*os.File, error) { return n.groups.Open(cgroup.Service(name)) },
+		Part:   func(name, part string) (supervise.Part, error) { return n.groups.Part(name, part) }}
 	if n.cmdline.Has(consoleParam, "services") {
 		o.Mirror = func(name, line string) { n.console.Guest("service/"+name, line) }
 	}
@@ -196,7 +197,7 @@ func (n *node) startRuntime() error {
 		return errShut
 	}
 	if rt := n.withRole(table.RoleRuntime); rt != "" {
-		v.Start(rt)
+		v.StartPod(rt)
 	}
 	return nil
 }

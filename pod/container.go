@@ -139,9 +139,6 @@ func (t *translation) restart(at string, c *corev1.Container, s *Service) {
 		t.oneOf(at+".restartPolicy", p, "Always", "OnFailure", "Never")
 		if s.Restart = p; p == "Always" && s.Kind == InitContainer {
 			s.Kind = Sidecar
-			if t.Target == Init {
-				t.refuse(at+".restartPolicy", "sidecars are not yet for PID 1; make it a service of its own, which the others come after")
-			}
 		}
 	}
 	if s.Kind == InitContainer && s.Restart == "Always" {

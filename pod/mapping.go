@@ -209,5 +209,5 @@ Files of a pod (configMaps, secrets, environment that must not be public) lie in
 ` + "`medium: Memory`" + `, on a tmpfs in ` + "`/run/garboard/pods/NS_NAME`" + `. Probes are run by the program garboard-probe (cmd/garboard-probe), which has to be at ` + "`/usr/lib/garboard/probe`" + ` on the machine.
 systemd starts nothing as a number that is no user or group of the machine, so the sandbox has systemd-sysusers make one, called ` + "`pod-NUMBER`" + `, where there is none. They stay when the pod goes (decisions/0013), and do no harm:
 nobody can log in as one. How all this compares with a
-kubelet is in [pod-observed.md](pod-observed.md): both were run.
+kubelet is in [pod-observed.md](pod-observed.md): both were run, and PID 1 too.
 `

@@ -38,15 +38,15 @@ func containerEntries() []Entry {
 		row(c+"volumeMounts[].subPathExpr", yes("subPath after $(VAR) expansion"), yes("subPath after $(VAR) expansion")),
 		row(c+"volumeMounts[].mountPropagation", yes("None and HostToContainer alike: the node's mounts arrive. Bidirectional of a service whose volumes are hostPaths at their own paths: it is in the node's mount namespace; otherwise refused"), yes("None and HostToContainer alike: mounts of the host reach the unit. Bidirectional is refused: nothing mounted in a unit's namespace reaches the host; "+asPod)),
 		both(c+"volumeDevices", no("block devices come from claims, which a cluster binds; use the device's path with privileged: true")),
-		row(c+"lifecycle.preStop.exec", no(notYet+"let the program handle SIGTERM"), yes("ExecStop=; then SIGTERM")),
-		row(c+"lifecycle.preStop.sleep", no(notYet+"let the program handle SIGTERM"), yes("ExecStop= with the probe program's sleep; then SIGTERM")),
-		both(c+"lifecycle.preStop.httpGet", no("use exec")),
+		row(c+"lifecycle.preStop.exec", yes("run as the service is: as its user, with its capabilities, limits, environment and mounts (made anew). Its time is part of the grace, as in Kubernetes; killed with all its children when that is over. Its failure is reported and ends nothing; then the stop signal, with 2 s at least"), yes("ExecStop=; then SIGTERM")),
+		row(c+"lifecycle.preStop.sleep", yes("a wait of 1 s to the whole grace, which it is part of; then the stop signal, with 2 s at least"), yes("ExecStop= with the probe program's sleep; then SIGTERM")),
+		row(c+"lifecycle.preStop.httpGet", no("not for PID 1, which has no HTTP in it; use exec"), no("use exec")),
 		both(c+"lifecycle.preStop.tcpSocket", no("means nothing in Kubernetes either; use exec")),
-		row(c+"lifecycle.postStart.exec", no(notYet+"use a service of its own that comes after"), yes("ExecStartPost=; its failure ends the container")),
-		row(c+"lifecycle.postStart.sleep", no(notYet+"use a service of its own that comes after"), yes("ExecStartPost= with the probe program's sleep")),
-		both(c+"lifecycle.postStart.httpGet", no("use exec")),
+		row(c+"lifecycle.postStart.exec", yes("run as the service is, beside it. Until it has succeeded the service has not started: it is not probed, and what waits for it waits; its failure, or an hour without an end, ends the service by its grace, and its policy decides then"), yes("ExecStartPost=; its failure ends the container")),
+		row(c+"lifecycle.postStart.sleep", yes("until it is over the service has not started"), yes("ExecStartPost= with the probe program's sleep")),
+		row(c+"lifecycle.postStart.httpGet", no("not for PID 1, which has no HTTP in it; use exec"), no("use exec")),
 		both(c+"lifecycle.postStart.tcpSocket", no("means nothing in Kubernetes either; use exec")),
-		row(c+"lifecycle.stopSignal", no(notYet+"SIGTERM is sent"), yes("KillSignal=; default that of the image, else SIGTERM")),
+		row(c+"lifecycle.stopSignal", yes("sent in place of SIGTERM; real-time signals are refused"), yes("KillSignal=; default that of the image, else SIGTERM")),
 		both(c+"terminationMessagePath", off("where the kubelet looks for a last message; the log has it")),
 		both(c+"terminationMessagePolicy", off("where the kubelet looks for a last message; the log has it")),
 		row(c+"stdin", yes("false only: standard input is /dev/null"), yes("false only: standard input is /dev/null")),
@@ -69,7 +69,7 @@ func probeEntries() []Entry {
 			failures = both(at+"failureThreshold", off("readiness is waited for without a limit"))
 		}
 		out = append(out,
-			row(at+"exec", yes("status 0 is success; run as root with PID 1's environment; "+p.init), yes("status 0 is success; run with the container's user, files and environment; "+p.systemd)),
+			row(at+"exec", yes("status 0 is success; run with the service's user, files and environment; "+p.init), yes("status 0 is success; run with the container's user, files and environment; "+p.systemd)),
 			row(at+"tcpSocket", yes("a connection is success; host defaults to 127.0.0.1; "+p.init), yes("a connection is success; host defaults to 127.0.0.1; "+p.systemd)),
 			row(at+"httpGet", no(later), yes("by the probe program; status 200 to 399 is success; certificates are not verified, as in Kubernetes; "+p.systemd)),
 			row(at+"grpc", no(later), yes("by the probe program; SERVING is success; "+p.systemd)),
@@ -106,10 +106,10 @@ func initContainerEntries() []Entry {
 	const i = initContainers
 	return []Entry{
 		row(i+".name", yes("run in order to success before the containers; one that fails for good blocks them"), yes("a oneshot unit (RemainAfterExit=) that the next ones and the containers require and come after; one that fails for good blocks them")),
-		row(i+".restartPolicy", yes("Never and OnFailure: its own policy; Always (a sidecar) is refused: make it a service of its own, which the others come after"), yes("Always makes it a sidecar: started in its place, it stays, the next wait for its start (startupProbe), and it ends after the containers; other values are a container's own policy")),
-		row(i+".readinessProbe", no("an init container is ready when it has ended; leave it out"), yes("of sidecars; others have none in Kubernetes either")),
-		row(i+".livenessProbe", no("an init container ends by itself; leave it out"), yes("of sidecars; others have none in Kubernetes either")),
-		row(i+".startupProbe", no("an init container ends by itself; leave it out"), yes("of sidecars; others have none in Kubernetes either")),
-		row(i+".lifecycle", no("an init container ends by itself; leave it out"), yes("of sidecars; others have none in Kubernetes either")),
+		row(i+".restartPolicy", yes("Always makes it a sidecar: started in its place, it stays and is always restarted; the next wait until it has started (postStart, startupProbe), without a limit. It ends after the containers, the last one first: in a shutdown, and when they have all ended. Other values are a container's own policy"), yes("Always makes it a sidecar: started in its place, it stays, the next wait for its start (startupProbe), and it ends after the containers; other values are a container's own policy")),
+		both(i+".readinessProbe", yes("of sidecars; others have none in Kubernetes either")),
+		both(i+".livenessProbe", yes("of sidecars; others have none in Kubernetes either")),
+		both(i+".startupProbe", yes("of sidecars; others have none in Kubernetes either")),
+		both(i+".lifecycle", yes("of sidecars; others have none in Kubernetes either")),
 	}
 }

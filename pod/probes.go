@@ -18,7 +18,7 @@ func (t *translation) probes(at string, c *corev1.Container, s *Service) {
 		if p.from == nil {
 			continue
 		}
-		if s.Kind == InitContainer && t.Target == Systemd {
+		if s.Kind == InitContainer {
 			t.refuse(at+"."+p.name, "an init container has none: it is ready when it has ended")
 			continue
 		}
@@ -114,7 +114,7 @@ func (t *translation) httpProbe(at string, c *corev1.Container, h *corev1.HTTPGe
 
 func (t *translation) lifecycle(at string, c *corev1.Container, s *Service) {
 	l := c.Lifecycle
-	if l == nil || t.Target == Init {
+	if l == nil {
 		return
 	}
 	if s.Kind == InitContainer {
@@ -126,6 +126,8 @@ func (t *translation) lifecycle(at string, c *corev1.Container, s *Service) {
 	if l.StopSignal != nil {
 		if s.StopSignal = string(*l.StopSignal); !strings.HasPrefix(s.StopSignal, "SIG") || strings.Contains(s.StopSignal, "RTM") {
 			t.refuse(at+".lifecycle.stopSignal", "%q: real-time signals are not the same numbers everywhere; use another", s.StopSignal)
+		} else if t.Target == Init && signals[s.StopSignal] == 0 {
+			t.refuse(at+".lifecycle.stopSignal", "%q is not a signal", s.StopSignal)
 		}
 	}
 }
@@ -134,9 +136,15 @@ func (t *translation) hook(at string, h *corev1.LifecycleHandler) []string {
 	switch {
 	case h == nil:
 	case h.Exec != nil && len(h.Exec.Command) > 0 && h.Exec.Command[0] != "":
+		if t.Target == Init && !path.IsAbs(h.Exec.Command[0]) {
+			t.refuse(at+".exec.command", "must begin with an absolute path")
+		}
 		return h.Exec.Command
 	case h.Exec != nil:
 		t.refuse(at+".exec", "the command is empty")
+	case h.Sleep != nil && t.Target == Init && (h.Sleep.Seconds < 1 || h.Sleep.Seconds > t.plan.Grace):
+		// as in Kubernetes, where a hook's sleep is part of the grace
+		t.refuse(at+".sleep.seconds", "%d is not between 1 and the grace of %d", h.Sleep.Seconds, t.plan.Grace)
 	case h.Sleep != nil:
 		return []string{"", "sleep", fmt.Sprintf("%ds", h.Sleep.Seconds)}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -54,13 +55,21 @@ func Status(p *Plan, from io.Reader) (*corev1.Pod, error) {
 			at := metav1.NewTime(s.Started.UTC().Truncate(time.Second))
 			st.StartTime = &at
 		}
-		if p.Services[i].Kind == InitContainer {
+		switch p.Services[i].Kind {
+		case InitContainer:
 			initialized = initialized && c.Ready
+			st.InitContainerStatuses = append(st.InitContainerStatuses, c)
+			continue
+		case Sidecar:
+			initialized, ready = initialized && s.Up, ready && c.Ready
 			st.InitContainerStatuses = append(st.InitContainerStatuses, c)
 			continue
 		}
 		ready = ready && c.Ready
 		st.ContainerStatuses = append(st.ContainerStatuses, c)
+	}
+	for _, c := range st.ContainerStatuses { // one that has run proves it, whatever a sidecar does now
+		initialized = initialized || c.State.Waiting == nil || c.LastTerminationState.Terminated != nil
 	}
 	st.Phase = Phase(p, st)
 	st.Conditions = Conditions(initialized, ready)
@@ -80,7 +89,7 @@ func containerStatus(s *Service, said table.ServiceStatus) (corev1.ContainerStat
 	var started bool
 	switch said.State {
 	case table.StateStarting, table.StateReady:
-		started = said.State == table.StateReady || s.Startup == nil
+		started = said.Up || said.State == table.StateReady
 		c.State.Running, c.Ready, c.Started = &corev1.ContainerStateRunning{}, said.State == table.StateReady, &started
 		if said.Started != nil {
 			c.State.Running.StartedAt = metav1.NewTime(said.Started.UTC().Truncate(time.Second))
@@ -96,6 +105,7 @@ func containerStatus(s *Service, said table.ServiceStatus) (corev1.ContainerStat
 		switch {
 		case last != nil:
 			c.State.Terminated, c.Ready = last, said.State == table.StateDone
+			c.LastTerminationState.Terminated = terminatedState(said.Previous)
 		case said.Error != "":
 			c.State.Waiting = &corev1.ContainerStateWaiting{Reason: "RunContainerError", Message: said.Error}
 		default:
@@ -119,8 +129,8 @@ func terminatedState(e *table.ServiceExit) *corev1.ContainerStateTerminated {
 	if t.ExitCode != 0 {
 		t.Reason = "Error"
 	}
-	if e.Signal != 0 {
-		t.Message = "signal: " + syscall.Signal(e.Signal).String()
+	if t.Message = e.Message; e.Signal != 0 {
+		t.Message = strings.TrimPrefix(t.Message+"; signal: "+syscall.Signal(e.Signal).String(), "; ")
 	}
 	return t
 }

@@ -159,15 +159,17 @@ func (p *Plan) table() []table.Service {
 			User: s.User, Group: s.Group, NoNewPrivileges: s.NoNewPrivs, Ambient: s.Ambient, Seccomp: s.Filter,
 			Requires: before, Once: s.Kind == InitContainer,
 			Startup: s.Startup.table(kubeletPeriodMillis, defaultFailures), Live: s.Liveness.table(kubeletPeriodMillis, defaultFailures),
-			Ready: s.Readiness.table(defaultPeriodMillis, 0),
+			Ready:   s.Readiness.table(defaultPeriodMillis, 0),
+			Sidecar: s.Kind == Sidecar, PostStart: hook(s.PostStart), PreStop: hook(s.PreStop), StopSignal: signals[s.StopSignal],
 		}
 		if s.Caps != nil {
 			r.Capabilities = &s.Caps
 		}
 		if len(p.Services) > 1 {
 			r.Name += "-" + s.Name
+			r.Pod = p.Namespace + "/" + p.Name
 		}
-		if s.Kind != InitContainer {
+		if s.Kind == Container {
 			r.Role, role = role, "" // the first container has it
 		}
 		for _, e := range s.Env {
@@ -185,7 +187,7 @@ func (p *Plan) table() []table.Service {
 		for _, l := range s.Limits {
 			r.Limits = append(r.Limits, table.RLimit{Name: l.Name, Soft: limit(l.Soft), Hard: limit(l.Hard)})
 		}
-		if r.Once {
+		if r.Once || r.Sidecar {
 			before = append(before[:len(before):len(before)], r.Name)
 		}
 		out = append(out, r)

@@ -111,11 +111,14 @@ type boot struct {
 func runBoot(t *testing.T, m Machine, scenario string, ceiling time.Duration, story func(*boot) error) {
 	t.Helper()
 	cmdline := m.Cmdline
+	if !strings.Contains(cmdline, "garboard.console=") { // a recipe may show something else
+		cmdline += " garboard.console=pods"
+	}
 	faults, err := Repeat(2, t.Logf, func() (err error) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), ceiling, fmt.Errorf("not within the boot's %s", ceiling))
 		defer cancel()
 		nonce := strings.ToLower(rand.Text())
-		m.Cmdline = fmt.Sprintf("%s garboard.console=pods garboard.test=%s garboard.nonce=%s", cmdline, scenario, nonce)
+		m.Cmdline = fmt.Sprintf("%s garboard.test=%s garboard.nonce=%s", cmdline, scenario, nonce)
 		m.Log = filepath.Join(t.ArtifactDir(), "console.log")
 		vm, err := m.Start(ctx)
 		if err != nil {

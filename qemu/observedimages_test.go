@@ -45,8 +45,8 @@ func TestVMLongSystemdImages(t *testing.T) {
 	if err := errors.Join(err, images.Close()); err != nil || len(made.Lost) != 0 {
 		t.Fatal(err, made.Lost)
 	}
-	rows := withoutControl(t, observed.Rows(keptKubelet(t), underSystemd(t, AMD64, dir)))
-	unexplained, _, err := observed.Explained(rows, observed.Known)
+	rows := withoutControl(t, observed.Rows(keptFacts(t, observedKubelet), underSystemd(t, AMD64, dir), keptFacts(t, observedInit), nil))
+	unexplained, _, err := observed.Explained(rows, observed.Known, observed.Systemd)
 	if err != nil {
 		t.Fatal(err)
 	}

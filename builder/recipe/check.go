@@ -95,6 +95,11 @@ func (r *Recipe) Check() error {
 	if at, err := checkUsers(r.Users); err != nil {
 		return bad("users[%d]: %v", at, err)
 	}
+	for i, p := range r.Programs {
+		if err := p.check(); err != nil {
+			return bad("programs[%d] (%s): %v", i, p.Program, err)
+		}
+	}
 	if err := r.checkImages(); err != nil {
 		return bad("%v", err)
 	}

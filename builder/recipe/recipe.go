@@ -30,6 +30,8 @@ type Recipe struct {
 	Packages []Package `yaml:"packages,omitempty" json:"packages,omitempty"`
 	// Components are programs compiled from overlays/src/<name>.
 	Components []Component `yaml:"components,omitempty" json:"components,omitempty"`
+	// Programs are programs of this repository in the root image.
+	Programs []Program `yaml:"programs,omitempty" json:"programs,omitempty"`
 	// Overlays are directories, relative to the recipe, whose files are laid over the root image.
 	Overlays []Overlay `yaml:"overlays,omitempty" json:"overlays,omitempty"`
 	// Users are added to /etc/passwd, and a group of the same name to /etc/group: for

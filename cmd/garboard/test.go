@@ -28,9 +28,9 @@ func testCommand(g *global) *cobra.Command {
 
   unit        go test -race ./...
   components  the unit tests of patched Go components
-  node        builds the recipes node, test, test-containerd and observed and a Debian with
-              systemd (which runs converted units), boots them in QEMU
-              and has them prove what a node promises
+  node        builds the recipes node, test, test-containerd, test-agent, observed and
+              observed-init and a Debian with systemd (which runs converted units),
+              boots them in QEMU and has them prove what a node promises
   kernels     boots nodes with other kernels: the one for real machines
               (recipes/test-metal.yaml), and one out of an OCI image`,
 		Example: `  garboard test

@@ -20,15 +20,19 @@ import (
 	"garboard.local/pod/systemd"
 )
 
-// observedImages builds what TestVMSystemd boots: a node, and a Debian with systemd.
+// observedImages builds what TestVMSystemd and TestVMServices boot: a node, a Debian
+// with systemd, and a node of which PID 1 runs the same pods.
 func (g *global) observedImages(ctx context.Context, o builder.Options, flags buildFlags) error {
 	flags.outputs = []string{string(recipe.Initramfs)}
-	results, err := flags.build(ctx, g, []string{filepath.Join(o.Root, "recipes/observed.yaml")})
+	results, err := flags.build(ctx, g, []string{filepath.Join(o.Root, "recipes/observed.yaml"), filepath.Join(o.Root, "recipes/observed-init.yaml")})
 	if err != nil {
 		return err
 	}
 	for _, r := range results {
 		printResult(os.Stderr, r)
+		if r.Recipe != "observed" {
+			continue
+		}
 		if err := systemdImage(ctx, o, flags.output, r.Arch); err != nil {
 			return fmt.Errorf("a Debian with systemd for %s: %w", r.Arch, err)
 		}
@@ -90,8 +94,10 @@ func systemdImage(ctx context.Context, o builder.Options, output, arch string) e
 			return err
 		}
 	}
-	if err := tree.Add(rootfs.Entry{Path: "/var/lib/observed", Kind: rootfs.Dir, Mode: 0o1777, Origin: "garboard", Reason: "where observers write"}); err != nil {
-		return err
+	for path, mode := range map[string]uint32{"/var/lib/observed": 0o1777, "/var/lib/observed-host": 0o755} {
+		if err := tree.Add(rootfs.Entry{Path: path, Kind: rootfs.Dir, Mode: mode, Origin: "garboard", Reason: "where observers write, and what they mount"}); err != nil {
+			return err
+		}
 	}
 	file, _, err := image.Initramfs(ctx, o.Store, nil, "", tree, o.Lock.Time)
 	if err != nil {

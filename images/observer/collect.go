@@ -25,7 +25,7 @@ import (
 type world interface {
 	status() ([]byte, error)     // of all pods
 	steady(status []byte) []byte // what of it stays while nothing happens
-	remove(pod string) error     // ends a pod as an operator would
+	remove(pods ...string) error // ends pods as an operator would
 	left(pod string) []string    // what of the pod is there after its end
 	power() error                // off
 }
@@ -45,27 +45,29 @@ func (r *report) note(err error) {
 	}
 }
 
-// collect waits until the pods have done what there is to see, ends one, and prints
+// collect waits until the pods have done what there is to see, ends some, and prints
 // all as lines "OBSERVED NONCE NUMBER/COUNT BASE64" of a gzipped report. What to wait
-// for is on the kernel command line, the same for both worlds: observed.wait= and, after
-// the end of the pod observed.end=, observed.gone=, each POD/CONTAINER:WHAT:RUN,...
+// for is on the kernel command line, the same for all worlds that take the pods: observed.wait= and, after
+// the end of the pods observed.end=, observed.gone=, each POD/CONTAINER:WHAT:RUN,...
 func collect(args []string) error {
 	f := flag.NewFlagSet("collect", flag.ContinueOnError)
 	dir := f.String("from", "/observed", "directory of the events")
-	of := f.String("of", "", "kubelet or systemd")
+	who := f.String("of", "", "kubelet, systemd or init")
 	ceiling := f.Duration("ceiling", 150*time.Second, "how long to wait for the events, at most")
 	host := f.String("host", "/", "the machine's root directory")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	var w world
-	switch *of {
+	switch *who {
 	case "kubelet":
 		w = kubelet{*host}
 	case "systemd":
 		w = systemd{}
+	case "init":
+		w = node{*host}
 	default:
-		return fmt.Errorf("collect: -of %q: kubelet or systemd", *of)
+		return fmt.Errorf("collect: -of %q: kubelet, systemd or init", *who)
 	}
 	var nonce, wait, end, gone string
 	for name, v := range map[string]*string{"garboard.nonce": &nonce, "observed.wait": &wait, "observed.end": &end, "observed.gone": &gone} {
@@ -80,10 +82,17 @@ func collect(args []string) error {
 	status, err := settled(w, deadline)
 	r.Status = string(status)
 	r.note(err)
-	r.note(w.remove(end))
+	before, err := bootTime()
+	r.note(err)
+	ended := strings.Split(end, ",")
+	r.note(w.remove(ended...))
 	r.note(awaitEvents(*dir, strings.Split(gone, ","), time.Now().Add(*ceiling/4)))
 	for range 40 { // 20 s: both take a pod's directories away after its end
-		if r.Left = w.left(end); len(r.Left) == 0 {
+		r.Left = nil
+		for _, pod := range ended {
+			r.Left = append(r.Left, w.left(pod)...)
+		}
+		if len(r.Left) == 0 {
 			break
 		}
 		time.Sleep(500 * time.Millisecond)
@@ -94,7 +103,9 @@ func collect(args []string) error {
 		b, err := os.ReadFile(name)
 		r.note(err)
 		for line := range bytes.Lines(b) {
-			r.Events = append(r.Events, bytes.TrimSpace(line))
+			if of(line, ended) || !after(line, before) { // where one pod's end is the machine's, others end too
+				r.Events = append(r.Events, bytes.TrimSpace(line))
+			}
 		}
 	}
 	r.Namespaces = map[string]string{}
@@ -103,6 +114,19 @@ func collect(args []string) error {
 		r.note(err)
 	}
 	return errors.Join(print(os.Stdout, nonce, r), w.power())
+}
+
+// of says whether an event is one of some pods.
+func of(line []byte, pods []string) bool {
+	var e Event
+	_ = json.Unmarshal(line, &e) // one that is cut short is nobody's, and kept for the host to see
+	pod, _, _ := strings.Cut(e.Who, "/")
+	return slices.Contains(pods, pod)
+}
+
+func after(line []byte, at int64) bool {
+	var e Event
+	return json.Unmarshal(line, &e) == nil && e.At > at
 }
 
 // lineLength is what fits into one record of the kernel's log beside a prefix, in bytes.
@@ -213,8 +237,12 @@ func (k kubelet) steady(b []byte) []byte {
 	return fmt.Append(nil, list.Items)
 }
 
-func (k kubelet) remove(pod string) error {
-	return os.Remove(filepath.Join(k.host, "etc/kubernetes/manifests", pod+".yaml"))
+func (k kubelet) remove(pods ...string) error {
+	var errs []error
+	for _, p := range pods {
+		errs = append(errs, os.Remove(filepath.Join(k.host, "etc/kubernetes/manifests", p+".yaml")))
+	}
+	return errors.Join(errs...)
 }
 
 func (k kubelet) left(string) []string {
@@ -232,20 +260,36 @@ func (systemd) status() ([]byte, error) {
 	return exec.Command("/usr/bin/systemctl", "show", "--all", "--timestamp=unix", "--", "pod-*").Output()
 }
 
+// steady leaves out units that fail again and again: they never settle.
 func (systemd) steady(b []byte) []byte {
 	var out []byte
-	for line := range bytes.Lines(b) {
-		for _, p := range []string{"Id=", "ActiveState=", "SubState=", "Result=", "NRestarts=", "ExecMain", "MainPID="} {
-			if bytes.HasPrefix(line, []byte(p)) {
-				out = append(out, line...)
+	for unit := range bytes.SplitSeq(b, []byte("\n\n")) {
+		var kept []byte
+		again, up := false, false
+		for line := range bytes.Lines(unit) {
+			for _, p := range []string{"Id=", "ActiveState=", "SubState=", "Result=", "NRestarts=", "ExecMain", "MainPID="} {
+				if bytes.HasPrefix(line, []byte(p)) {
+					kept = append(append(kept, bytes.TrimSpace(line)...), '\n')
+				}
 			}
+			if n, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("NRestarts=")); ok {
+				again = string(n) != "0" && string(n) != "1"
+			}
+			up = up || bytes.HasPrefix(line, []byte("ActiveState=active")) || bytes.HasPrefix(line, []byte("ActiveState=inactive"))
+		}
+		if !again || up {
+			out = append(out, kept...)
 		}
 	}
 	return out
 }
 
-func (systemd) remove(pod string) error {
-	out, err := exec.Command("/usr/bin/systemctl", "stop", "--", "pod-default-"+pod+".target").CombinedOutput()
+func (systemd) remove(pods ...string) error {
+	args := []string{"stop", "--"}
+	for _, p := range pods {
+		args = append(args, "pod-default-"+p+".target")
+	}
+	out, err := exec.Command("/usr/bin/systemctl", args...).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("systemctl stop: %w: %s", err, bytes.TrimSpace(out))
 	}

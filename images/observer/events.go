@@ -51,13 +51,20 @@ func (d *diary) runs() (int, error) {
 	return bytes.Count(b, []byte(`"what":"start"`)), err
 }
 
+// bootTime is what At of an event is.
+func bootTime() (int64, error) {
+	var now unix.Timespec
+	err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now)
+	return now.Nano(), err
+}
+
 // write appends an event and is done when the line is whole in the file.
 func (d *diary) write(e Event) error {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+	now, err := bootTime()
+	if err != nil {
 		return err
 	}
-	e.Who, e.Run, e.At = d.who, d.number, now.Nano()
+	e.Who, e.Run, e.At = d.who, d.number, now
 	b, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -77,6 +84,7 @@ func event(args []string) error {
 	f := flag.NewFlagSet("event", flag.ContinueOnError)
 	d.flags(f)
 	last := f.Duration("for", 0, "how long it takes; its end is an event too")
+	fail := f.Bool("fail", false, "it exits with 1")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -92,6 +100,9 @@ func event(args []string) error {
 	if err == nil && *last > 0 {
 		time.Sleep(*last)
 		err = d.write(Event{What: f.Arg(0) + " ended"})
+	}
+	if err == nil && *fail {
+		err = fmt.Errorf("%s fails, as it was told to", f.Arg(0))
 	}
 	return err
 }

@@ -1,6 +1,6 @@
 // Command observer is a program for a pod that writes down what it sees of itself:
 // user, capabilities, environment, mounts, order, signals. The same manifests are run
-// by a kubelet and by systemd, and qemu/observed compares what the two tell.
+// by a kubelet, by systemd and by PID 1 of a node, and qemu/observed compares what they tell.
 //
 // Each container appends its events, one JSON object a line, to a file of its own in
 // a directory that all pods mount; "collect" prints the files to the console in the end.

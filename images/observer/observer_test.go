@@ -82,6 +82,9 @@ func TestEvent(t *testing.T) {
 	if err != nil || !strings.Contains(string(b), `"what":"preStop"`) || !strings.Contains(string(b), `"what":"preStop ended"`) {
 		t.Errorf("%s, %v", b, err)
 	}
+	if err := event([]string{"-as", "pod/main", "-to", dir, "-fail", "postStart"}); err == nil {
+		t.Error("a hook that is to fail does not")
+	}
 	if err := event([]string{"-as", "pod/main", "-to", dir}); err == nil {
 		t.Error("an event without a name is taken")
 	}
@@ -120,5 +123,52 @@ func TestSteady(t *testing.T) {
 	got := string(systemd{}.steady([]byte("Id=a.service\nMemoryCurrent=5\nExecMainStatus=3\nCPUUsageNSec=8\nSubState=exited\n")))
 	if want := "Id=a.service\nExecMainStatus=3\nSubState=exited\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+	// So are units that fail again and again, but not those that had to be restarted and run.
+	got = string(systemd{}.steady([]byte("Id=a\nNRestarts=2\nActiveState=activating\n\nId=b\nNRestarts=2\nActiveState=active\n\nId=c\nNRestarts=1\nActiveState=activating\n")))
+	if want := "Id=b\nNRestarts=2\nActiveState=active\nId=c\nNRestarts=1\nActiveState=activating\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Of PID 1's services those that fail again and again are left out.
+func TestSteadyOfNode(t *testing.T) {
+	got := string(node{}.steady([]byte(`[{"name":"a","state":"ready","restarts":3,"pid":7},{"name":"b","state":"back-off","restarts":2},{"name":"c","state":"back-off","restarts":1},{"name":"d","state":"ended","restarts":2}]`)))
+	if want := `[{"name":"a","state":"ready","pid":7,"restarts":3},{"name":"c","state":"back-off","restarts":1},{"name":"d","state":"ended","restarts":2}]`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := string(node{}.steady([]byte("no list"))); got != "no list" {
+		t.Error(got)
+	}
+}
+
+// What happens when some pods are ended is told of those alone.
+func TestEventsAfterTheEnd(t *testing.T) {
+	for _, tt := range []struct {
+		line string
+		want bool
+	}{
+		{`{"who":"ended/main","what":"exit","at":20}`, true},
+		{`{"who":"other/main","what":"exit","at":20}`, false},
+		{`{"who":"other/main","what":"start","at":5}`, true},
+		{`cut sho`, true},
+	} {
+		if got := of([]byte(tt.line), []string{"x", "ended"}) || !after([]byte(tt.line), 10); got != tt.want {
+			t.Errorf("%s: %t", tt.line, got)
+		}
+	}
+}
+
+// A hook that is still there is seen.
+func TestLeftOfNode(t *testing.T) {
+	n := node{t.TempDir()}
+	for name, procs := range map[string]string{"a/preStop": "", "b/liveness": "", "b/preStop": "77\n"} {
+		dir := filepath.Join(n.root, "sys/fs/cgroup/garboard", name)
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(procs), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := n.left("any"); len(got) != 1 || !strings.HasSuffix(got[0], "/b/preStop/cgroup.procs") {
+		t.Errorf("%q", got)
 	}
 }

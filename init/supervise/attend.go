@@ -8,23 +8,27 @@ import (
 	"garboard.local/init/table"
 )
 
-// attend accompanies one run of a service with its probes: startup, then
-// readiness, and liveness beside it. It returns when the run has ended.
+// attend accompanies one run of a service with its postStart hook and its probes:
+// startup, then readiness, and liveness beside it. It returns when the run has ended.
 func (s *service) attend(ctx context.Context, p *Process, began time.Time) {
 	if s.Once {
 		return // it is done when it has ended
 	}
-	if err := s.until(ctx, p, s.Startup); err != nil {
-		s.ill(ctx, "startup", err)
+	if !s.postStart(ctx, p) {
 		return
 	}
+	if err := s.until(ctx, p, "startup", s.Startup); err != nil {
+		s.ill(ctx, p, "startup probe", err)
+		return
+	}
+	s.comesUp(p)
 	alive := make(chan struct{})
 	go func() {
 		defer close(alive)
 		defer s.sup.guard("liveness of " + s.Name)
 		s.live(ctx, p)
 	}()
-	if s.until(ctx, p, s.Service.Ready) == nil && running(ctx, p) {
+	if s.until(ctx, p, "readiness", s.Service.Ready) == nil && running(ctx, p) {
 		s.set(Ready)
 		s.sup.printf("service %s: ready, %s", s.Name, time.Since(began).Round(10*time.Millisecond))
 	}
@@ -47,14 +51,14 @@ func (s *service) live(ctx context.Context, p *Process) {
 	}
 	watch := *s.Live
 	watch.Successes = -1 // never enough
-	if err := s.until(ctx, p, &watch); err != nil {
-		s.ill(ctx, "liveness", err)
+	if err := s.until(ctx, p, "liveness", &watch); err != nil {
+		s.ill(ctx, p, "liveness probe", err)
 	}
 }
 
 // until probes until enough attempts in a row have succeeded. The error is the
 // last of too many failures; the end of the run is none. No probe succeeds at once.
-func (s *service) until(ctx context.Context, p *Process, probe *table.Probe) error {
+func (s *service) until(ctx context.Context, p *Process, which string, probe *table.Probe) error {
 	if probe == nil || !s.delay(ctx, p, time.Duration(probe.DelayMillis)*time.Millisecond) {
 		return nil
 	}
@@ -65,7 +69,7 @@ func (s *service) until(ctx context.Context, p *Process, probe *table.Probe) err
 		enough = 1
 	}
 	for good, bad := 0, 0; running(ctx, p); {
-		err := s.sup.reaper.probe(ctx, probe)
+		err := s.probe(ctx, which, probe, p)
 		switch {
 		case err == nil:
 			if good, bad = good+1, 0; good == enough {
@@ -98,12 +102,14 @@ func (s *service) delay(ctx context.Context, p *Process, d time.Duration) bool {
 	return false
 }
 
-// ill ends a run whose probe has failed; what comes then is the policy's.
-func (s *service) ill(ctx context.Context, which string, err error) {
+// ill ends a run whose probe or postStart hook has failed; what comes then is the
+// policy's.
+func (s *service) ill(ctx context.Context, p *Process, which string, err error) {
 	if s.isFinal() {
 		return // it is being ended anyway
 	}
 	s.set(Starting)
-	s.sup.printf("service %s: %s probe %s", s.Name, which, err)
-	s.stop(ctx, which+" probe failed", grace(s.GraceSeconds))
+	s.sup.printf("service %s: %s %s", s.Name, which, err)
+	s.accuse(p, "%s %s", which, err)
+	s.stop(ctx, which+" failed")
 }

@@ -2,11 +2,8 @@ package supervise
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"garboard.local/init/table"
 )
@@ -16,8 +13,8 @@ const (
 	defaultTimeout = time.Second
 )
 
-// probe tries once whether a service is ready.
-func (r *Reaper) probe(ctx context.Context, p *table.Probe) error {
+// probe tries once whether a service is as it should be; which names the probe.
+func (s *service) probe(ctx context.Context, which string, p *table.Probe, of *Process) error {
 	ctx, cancel := context.WithTimeout(ctx, millis(p.TimeoutMillis, defaultTimeout))
 	defer cancel()
 	var d net.Dialer
@@ -35,28 +32,7 @@ func (r *Reaper) probe(ctx context.Context, p *table.Probe) error {
 		}
 		return c.Close()
 	case len(p.Exec) > 0:
-		return r.probeExec(ctx, p.Exec)
-	}
-	return nil
-}
-
-func (r *Reaper) probeExec(ctx context.Context, argv []string) error {
-	c, err := r.Start(Spec{Argv: argv, Output: -1, Cgroup: -1, Env: []string{defaultPath}})
-	if err != nil {
-		return err
-	}
-	select {
-	case <-c.Done():
-	case <-ctx.Done():
-		_ = c.Signal(unix.SIGKILL)
-		select { // its status is taken by the reaper in any case
-		case <-c.Done():
-		case <-time.After(defaultTimeout):
-		}
-		return ctx.Err()
-	}
-	if ws := c.Status(); !ws.Exited() || ws.ExitStatus() != 0 {
-		return fmt.Errorf("%s: %s", argv[0], Describe(ws))
+		return s.exec(ctx, which, p.Exec, of, false)
 	}
 	return nil
 }

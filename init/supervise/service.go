@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"garboard.local/init/launch"
 	"garboard.local/init/table"
 )
@@ -63,9 +61,15 @@ type service struct {
 	state   State
 	changed chan struct{} // closed and replaced with each change of state
 	proc    *Process
+	up      bool               // proc has started: its postStart hook and its startup probe have succeeded
+	ending  *ending            // proc is being ended
+	unhook  context.CancelFunc // ends its postStart hook, while that runs
+	blame   []string           // why PID 1 ends proc, and its hooks that failed
+	lives   bool               // life() was begun
 	started time.Time          // of proc
 	starts  int                // since boot
 	last    *table.ServiceExit // of the run before
+	earlier *table.ServiceExit // of the one before that
 	failure string             // why the last start failed
 	deaths  int                // that nobody asked for, since boot
 	asked   bool               // the next exit was asked for: no back-off; another request adds nothing
@@ -106,7 +110,7 @@ func (s *service) wait(ctx context.Context, ok func(State) bool) bool {
 // life starts the service again and again until it has ended for good.
 func (s *service) life(ctx context.Context) {
 	last := Ended
-	defer func() { s.set(last) }()
+	defer func() { s.set(last); s.sup.podEnds(s) }()
 	if !s.waitRequired(ctx) {
 		return
 	}
@@ -144,7 +148,9 @@ func (s *service) life(ctx context.Context) {
 		s.set(BackOff)
 		s.sup.printf("service %s: exited: %s, restart in %s%s", s.Name, how, delay, times(n))
 		s.lastWords(row)
-		s.pause(ctx, delay)
+		if !s.isFinal() { // else nobody ends the back-off early any more
+			s.pause(ctx, delay)
+		}
 		delay = min(2*delay, s.sup.timing.Max)
 	}
 }
@@ -222,17 +228,23 @@ func (s *service) waitAfter() {
 }
 
 // waitRequired waits for the tasks that this service requires, for as long as
-// they are tried; false if one has failed for good or the node shuts down.
+// they are tried, and for sidecars to have started; false if one has failed for
+// good or the node shuts down.
 func (s *service) waitRequired(ctx context.Context) bool {
 	for _, name := range s.Requires {
 		o := s.sup.byName(name)
 		if o == nil {
 			continue // a checked table has it
 		}
-		if !o.wait(s.sup.starting, func(st State) bool { return st == Done || st == Ended }) || ctx.Err() != nil {
+		var met bool
+		over := o.wait(s.sup.starting, func(st State) bool {
+			met = st == Done || o.Sidecar && o.isUp()
+			return met || st == Ended
+		})
+		if !over || ctx.Err() != nil {
 			return false
 		}
-		if st, _ := o.get(); st != Done {
+		if !met {
 			s.sup.printf("service %s: not started: it requires %s, which has failed", s.Name, name)
 			return false
 		}
@@ -273,13 +285,17 @@ func (s *service) run(ctx context.Context) (exit, bool) {
 	ws := p.Status()
 	s.mu.Lock()
 	asked := s.asked
-	s.asked, s.proc, s.last = false, nil, exited(ws, s.started)
+	s.asked, s.proc, s.last, s.earlier = false, nil, exited(ws, s.started), s.last
+	s.last.Message = strings.Join(s.blame, "; ")
+	s.up, s.ending, s.blame = false, nil, nil
 	s.mu.Unlock()
 	s.set(Waiting)
 	return exit{Describe(ws), ws.Exited() && ws.ExitStatus() == 0}, asked
 }
 
-func (s *service) start() (*Process, error) {
+// spec says how to start a program as the service's own is: by its user, with its
+// capabilities, limits, environment and mounts. Its group is the caller's to choose.
+func (s *service) spec(command []string) (Spec, error) {
 	env := slices.Clone(s.Env)
 	for _, d := range []string{defaultPath, defaultHome} {
 		name, _, _ := strings.Cut(d, "=")
@@ -287,11 +303,13 @@ func (s *service) start() (*Process, error) {
 			env = append(env, d)
 		}
 	}
-	spec := Spec{Argv: s.Command, Env: env, Dir: s.Dir, Output: -1, Cgroup: -1}
+	spec := Spec{Argv: command, Env: env, Dir: s.Dir, Output: -1, Cgroup: -1}
 	if launch.Needed(&s.Service) {
-		argv, err := launch.Argv(&s.Service)
+		as := s.Service
+		as.Command = command
+		argv, err := launch.Argv(&as)
 		if err != nil {
-			return nil, err
+			return spec, err
 		}
 		spec.Argv, spec.Path = argv, self
 		if len(s.Mounts) > 0 {
@@ -300,6 +318,25 @@ func (s *service) start() (*Process, error) {
 	}
 	if s.log != nil {
 		spec.Output = s.log.write
+	}
+	return spec, nil
+}
+
+// score tells the kernel how willingly it may kill a process when memory runs out.
+func (s *service) score(p *Process) {
+	if s.OOMScoreAdj == 0 {
+		return
+	}
+	f := s.sup.root + "/proc/" + strconv.Itoa(p.Pid) + "/oom_score_adj"
+	if err := os.WriteFile(f, []byte(strconv.Itoa(s.OOMScoreAdj)), 0o644); err != nil {
+		s.sup.printf("service %s: oom_score_adj: %v", s.Name, err)
+	}
+}
+
+func (s *service) start() (*Process, error) {
+	spec, err := s.spec(s.Command)
+	if err != nil {
+		return nil, err
 	}
 	if s.sup.cgroup != nil {
 		d, err := s.sup.cgroup(s.Name)
@@ -314,7 +351,7 @@ func (s *service) start() (*Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.final && !s.once {
-		return nil, errors.New("not started, the node shuts down")
+		return nil, errors.New("not started any more: it is to end")
 	}
 	s.once = false
 	p, err := s.sup.reaper.Start(spec)
@@ -323,67 +360,9 @@ func (s *service) start() (*Process, error) {
 	}
 	s.proc, s.started, s.failure = p, time.Now(), ""
 	s.starts++
-	if s.OOMScoreAdj != 0 {
-		f := s.sup.root + "/proc/" + strconv.Itoa(p.Pid) + "/oom_score_adj"
-		if err := os.WriteFile(f, []byte(strconv.Itoa(s.OOMScoreAdj)), 0o644); err != nil {
-			s.sup.printf("service %s: oom_score_adj: %v", s.Name, err)
-		}
-	}
+	s.score(p)
 	return p, nil
 }
 
 // self is this program, which launches services too.
 const self = "/proc/self/exe"
-
-// stop ends the run that is now: SIGTERM, then after grace (or when ctx ends)
-// SIGKILL. It says whether SIGKILL was needed.
-func (s *service) stop(ctx context.Context, why string, grace time.Duration) (killed bool) {
-	s.mu.Lock()
-	p := s.proc
-	s.mu.Unlock()
-	if p == nil || p.Signal(unix.SIGTERM) != nil {
-		return false
-	}
-	s.sup.printf("service %s: %s, SIGTERM, at most %s", s.Name, why, grace)
-	s.goOn(p)
-	t := time.NewTimer(grace)
-	defer t.Stop()
-	select {
-	case <-p.Done():
-		return false
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	if p.Signal(unix.SIGKILL) != nil {
-		return false
-	}
-	s.sup.printf("service %s: still there, SIGKILL", s.Name)
-	k := time.NewTimer(killWait)
-	defer k.Stop()
-	select {
-	case <-p.Done():
-	case <-k.C: // in the kernel, where not even SIGKILL reaches it
-		s.sup.printf("service %s: pid %d does not die", s.Name, p.Pid)
-	}
-	return true
-}
-
-const killWait = 2 * time.Second
-
-// goOn continues a process that somebody has stopped (SIGSTOP): it could not
-// even see a SIGTERM. To one that runs it does nothing.
-func (s *service) goOn(p *Process) {
-	stat, err := os.ReadFile(s.sup.root + "/proc/" + strconv.Itoa(p.Pid) + "/stat")
-	if err == nil && stopped(string(stat)) {
-		s.sup.printf("service %s: pid %d was stopped, SIGCONT", s.Name, p.Pid)
-	}
-	_ = p.Signal(unix.SIGCONT) // it may have ended meanwhile
-}
-
-// stopped reads the state out of proc_pid_stat(5), which is the field after the
-// command name: any bytes in parentheses.
-func stopped(stat string) bool {
-	i := strings.LastIndexByte(stat, ')')
-	f := strings.Fields(stat[i+1:])
-	return i >= 0 && len(f) > 0 && (f[0] == "T" || f[0] == "t")
-}

@@ -65,7 +65,7 @@ func (v *Supervisor) Status() []table.ServiceStatus {
 func (s *service) status() table.ServiceStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := table.ServiceStatus{Name: s.Name, State: s.state.String(), Restarts: max(0, s.starts-1), Last: s.last, Error: s.failure}
+	st := table.ServiceStatus{Name: s.Name, State: s.state.String(), Up: s.up, Restarts: max(0, s.starts-1), Last: s.last, Previous: s.earlier, Error: s.failure}
 	if s.proc != nil {
 		st.PID = s.proc.Pid
 	}

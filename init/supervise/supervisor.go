@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,15 +15,17 @@ import (
 
 // Options are what a Supervisor needs from its surroundings.
 type Options struct {
-	Reaper *Reaper
-	Printf func(format string, args ...any)
-	Root   string                              // "" on a node
-	LogDir string                              // /var/log/garboard
-	Status string                              // table.StatusPath; "" = the states are written nowhere
-	Mirror func(service, line string)          // may be nil: gets each line the services write
-	Cgroup func(name string) (*os.File, error) // may be nil: directory of the service's cgroup
-	Timing Timing                              // zero = the node's
-	Guard  func(who string)                    // deferred in every goroutine to recover a panic; may be nil
+	Reaper    *Reaper
+	Printf    func(format string, args ...any)
+	Root      string                                // "" on a node
+	LogDir    string                                // /var/log/garboard
+	Status    string                                // table.StatusPath; "" = the states are written nowhere
+	Mirror    func(service, line string)            // may be nil: gets each line the services write
+	Cgroup    func(name string) (*os.File, error)   // may be nil: directory of the service's cgroup
+	Part      func(name, part string) (Part, error) // may be nil: a group below it, for one of its hooks
+	Timing    Timing                                // zero = the node's
+	PostStart time.Duration                         // a postStart hook that takes longer has failed; 0 = an hour
+	Guard     func(who string)                      // deferred in every goroutine to recover a panic; may be nil
 }
 
 // Supervisor runs the table's services.
@@ -33,7 +34,9 @@ type Supervisor struct {
 	printf   func(format string, args ...any)
 	root     string
 	cgroup   func(name string) (*os.File, error)
+	part     func(name, part string) (Part, error)
 	timing   Timing
+	postMax  time.Duration
 	guard    func(who string)
 	services []*service
 	dirty    chan struct{} // holds one: a state has changed since it was written
@@ -46,9 +49,12 @@ type Supervisor struct {
 
 // New prepares the services; none is started.
 func New(o Options, list []table.Service) *Supervisor {
-	v := &Supervisor{reaper: o.Reaper, printf: o.Printf, root: o.Root, cgroup: o.Cgroup, timing: o.Timing, guard: o.Guard, dirty: make(chan struct{}, 1)}
+	v := &Supervisor{reaper: o.Reaper, printf: o.Printf, root: o.Root, cgroup: o.Cgroup, part: o.Part, timing: o.Timing, postMax: o.PostStart, guard: o.Guard, dirty: make(chan struct{}, 1)}
 	if v.timing == (Timing{}) {
 		v.timing = Timing{backoffFirst, backoffMax, stable}
+	}
+	if v.postMax == 0 {
+		v.postMax = postStartMax
 	}
 	if v.guard == nil {
 		v.guard = func(string) {}
@@ -80,10 +86,10 @@ func New(o Options, list []table.Service) *Supervisor {
 	return v
 }
 
-// Start begins the life of the named service.
+// Start begins the life of the named service, unless it has begun.
 func (v *Supervisor) Start(name string) {
 	s := v.byName(name)
-	if s == nil {
+	if s == nil || !s.begins() {
 		return
 	}
 	v.wg.Add(1)
@@ -206,7 +212,7 @@ func (v *Supervisor) Restart(role, who string) error {
 	go func() {
 		defer v.wg.Done()
 		defer v.guard("restart of " + s.Name)
-		s.stop(v.ctx, "restart asked for by "+who, grace(s.GraceSeconds))
+		s.stop(v.ctx, "restart asked for by "+who)
 	}()
 	return nil
 }
@@ -237,29 +243,6 @@ func (v *Supervisor) NoMoreRestarts() {
 		}
 		s.wake()
 	}
-}
-
-// Stop ends the service with a role by its grace, which the end of ctx cuts
-// short, and returns when it is dead or cannot be killed; it says whether
-// SIGKILL was needed. The role "" means every service without one.
-func (v *Supervisor) Stop(ctx context.Context, role string) (killed bool) {
-	var wg sync.WaitGroup
-	var any atomic.Bool
-	for _, s := range v.services {
-		if s.Role != role {
-			continue
-		}
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			defer v.guard("stop of " + s.Name)
-			if s.stop(ctx, "stopped", grace(s.GraceSeconds)) {
-				any.Store(true)
-			}
-		}()
-	}
-	wg.Wait()
-	return any.Load()
 }
 
 // Alive says whether the service with a role has a process or is about to get

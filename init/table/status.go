@@ -20,6 +20,9 @@ const (
 type ServiceStatus struct {
 	Name  string `json:"name"`
 	State string `json:"state"`
+	// Up says that the postStart hook and the startup probe of this run have
+	// succeeded: what a Pod's status calls started.
+	Up bool `json:"up,omitempty"`
 	// PID is 0 where there is no process.
 	PID int `json:"pid,omitempty"`
 	// Restarts are the starts after the first, asked for or not.
@@ -28,6 +31,8 @@ type ServiceStatus struct {
 	Started *time.Time `json:"started,omitempty"`
 	// Last is the last run that has ended.
 	Last *ServiceExit `json:"last,omitempty"`
+	// Previous is the one before that.
+	Previous *ServiceExit `json:"previous,omitempty"`
 	// Error says why it could not be started the last time it was tried.
 	Error string `json:"error,omitempty"`
 }
@@ -41,4 +46,6 @@ type ServiceExit struct {
 	Code int `json:"code"`
 	// Signal ended it; 0 if it exited by itself.
 	Signal int `json:"signal,omitempty"`
+	// Message says why PID 1 ended it, and which of its hooks failed.
+	Message string `json:"message,omitempty"`
 }

@@ -86,7 +86,7 @@ type Service struct {
 	Env     []string `json:"env,omitempty"`
 	Dir     string   `json:"dir,omitempty"`
 	Restart string   `json:"restart"`
-	// GraceSeconds lie between SIGTERM and SIGKILL.
+	// GraceSeconds lie between the order to end and SIGKILL, MinGraceSeconds at least.
 	GraceSeconds int `json:"graceSeconds"`
 	// After names services that must be ready before this one starts; it is
 	// started anyway, with a warning, once WaitSeconds have passed.
@@ -105,9 +105,18 @@ type Service struct {
 	// Once makes it a task that has to end with status 0; it is not started again then.
 	Once bool `json:"once,omitempty"`
 	// Requires names tasks that must have ended with status 0 before this one
-	// starts. Unlike After this is not waived: if one has failed for good, this
-	// one is never started.
+	// starts, and sidecars that must have started by then. Unlike After this is not
+	// waived: if a task has failed for good, this one is never started.
 	Requires []string `json:"requires,omitempty"`
+	// Pod names the pod whose services begin and end together; "" is one of its own.
+	Pod string `json:"pod,omitempty"`
+	// Sidecar says that it ends after the others of its pod, the last one first, and
+	// when they have ended. It has started once its postStart hook and its startup
+	// probe have succeeded.
+	Sidecar    bool  `json:"sidecar,omitempty"`
+	PostStart  *Hook `json:"postStart,omitempty"`
+	PreStop    *Hook `json:"preStop,omitempty"`    // GraceSeconds are for it and for what follows
+	StopSignal int   `json:"stopSignal,omitempty"` // in place of SIGTERM; 0 = that
 
 	// What package launch gives the process before it becomes the command.
 	User            string    `json:"user,omitempty"`  // name or number; "" = 0
@@ -229,7 +238,7 @@ func (t *Table) Check() error {
 		if err := s.check(tasks); err != nil {
 			return fmt.Errorf("service %s: %w", s.Name, err)
 		}
-		seen[s.Name], tasks[s.Name], roles[s.Role] = true, s.Once, s.Name
+		seen[s.Name], tasks[s.Name], roles[s.Role] = true, s.Once || s.Sidecar, s.Name
 	}
 	return nil
 }
@@ -254,11 +263,14 @@ func (v Volume) check() error {
 	return nil
 }
 
-// check looks at what the process is given, and at the tasks it needs.
+// check looks at what the process is given, and at the tasks and sidecars it needs.
 func (s *Service) check(tasks map[string]bool) error {
+	if err := s.checkEnd(); err != nil {
+		return err
+	}
 	for _, r := range s.Requires {
 		if !tasks[r] {
-			return fmt.Errorf("requires %q, which is no task defined before it", r)
+			return fmt.Errorf("requires %q, which is no task defined before it, nor a sidecar", r)
 		}
 	}
 	for _, m := range s.Mounts {

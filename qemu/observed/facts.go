@@ -26,6 +26,7 @@ func Facts(r *Report, pods []Pod) []Fact {
 	for _, p := range pods {
 		f := facts{report: r, pod: p.Spec.Name}
 		f.order(p.Spec)
+		f.ends(p.Spec)
 		for _, c := range slices.Concat(p.Spec.Spec.InitContainers, p.Spec.Spec.Containers) {
 			f.container(c)
 		}
@@ -60,29 +61,6 @@ func (f *facts) events(container string) []Event {
 	return out
 }
 
-// order says whether each container began after the last end of the init containers before it.
-func (f *facts) order(p *corev1.Pod) {
-	var before []string
-	for i, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		if own := f.events(c.Name); len(before) > 0 && len(own) > 0 {
-			began := own[0].At
-			ok := true
-			for _, b := range before {
-				other := f.events(b)
-				last := Event{}
-				if len(other) > 0 {
-					last = other[len(other)-1]
-				}
-				ok = ok && last.What == "exit" && last.Code == 0 && last.At < began
-			}
-			f.add(c.Name, "began after the success of "+strings.Join(before, ", "), "%s", yes(ok))
-		}
-		if i < len(p.Spec.InitContainers) {
-			before = append(before, c.Name)
-		}
-	}
-}
-
 func yes(b bool) string {
 	if b {
 		return "yes"
@@ -97,28 +75,14 @@ func (f *facts) container(c corev1.Container) {
 		return
 	}
 	f.add(c.Name, "life", "%s", life(events))
+	f.postStart(c.Name, events)
+	f.pauses(c.Name, events)
 	for _, e := range events {
 		if e.Look != nil {
 			f.look(c, e.Look)
 			break // later runs are as the first
 		}
 	}
-}
-
-// life is the sequence of a container's events; repeated ones are told once.
-func life(events []Event) string {
-	var words []string
-	for _, e := range events {
-		w := e.What
-		if w == "exit" {
-			w += " " + strconv.Itoa(e.Code)
-		}
-		if n := len(words); n > 0 && words[n-1] == w {
-			continue
-		}
-		words = append(words, w)
-	}
-	return strings.Join(words, ", ")
 }
 
 // volatile are variables whose values are another in each run.
@@ -242,6 +206,12 @@ func (f *facts) status(p Pod) {
 		}
 	}
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if loops(f.events(c.Name)) { // whatever it does just now
+			f.add(c.Name, "state", "fails again and again")
+			f.add(c.Name, "restarts", "2 or more")
+			f.add(c.Name, "ready", "%s", yes(c.Ready))
+			continue
+		}
 		f.add(c.Name, "state", "%s", state(c.State))
 		if c.LastTerminationState.Terminated != nil {
 			f.add(c.Name, "state before", "%s", state(c.LastTerminationState))

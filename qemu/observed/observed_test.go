@@ -126,25 +126,83 @@ func TestFacts(t *testing.T) {
 	}
 }
 
+// Sidecars are waited for until they have started; they hear of the end at once, and
+// end last. Pauses are told by their size, and what never settles by that.
+func TestOrderAndPauses(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	hooks := &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{}, PreStop: &corev1.LifecycleHandler{}}
+	spec := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "side", RestartPolicy: &always, StartupProbe: &corev1.Probe{}, Lifecycle: hooks}, {Name: "stuck"}},
+		Containers:     []corev1.Container{{Name: "main"}},
+	}}
+	event := func(who, what string, at, code int) Event {
+		return Event{Who: "p/" + who, What: what, At: int64(at) * 1e9, Code: code}
+	}
+	r := &Report{Events: []Event{
+		event("side", "start", 1, 0), event("side", "postStart ended", 2, 0), event("side", "stays", 3, 0), event("side", "preStop", 41, 0), event("side", "exit", 60, 0),
+		event("stuck", "start", 4, 0), event("stuck", "exit", 5, 3), event("stuck", "start", 6, 0), event("stuck", "exit", 7, 3), event("stuck", "start", 8, 0), event("stuck", "exit", 9, 3),
+		event("main", "start", 10, 0), event("main", "exit", 11, 1), event("main", "start", 12, 0), event("main", "exit", 13, 1), event("main", "start", 15, 0), event("main", "exit", 16, 1),
+		event("main", "start", 20, 0), event("main", "exit", 50, 0),
+	}}
+	status := &corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: "stuck", RestartCount: 7}}}
+	check := func(want map[string]string) {
+		t.Helper()
+		facts := Facts(r, []Pod{{spec, status}})
+		for key, want := range want {
+			if got := value(t, facts, key); got != want {
+				t.Errorf("%s: %q, want %q", key, got, want)
+			}
+		}
+	}
+	check(map[string]string{
+		"p/stuck: began after the start of side":                "yes",
+		"p/main: began after the start of side":                 "yes",
+		"p/main: began after the success of stuck":              "no",
+		"p: ended in the order":                                 "main, side",
+		"p/side: preStop hook before the end of the containers": "yes",
+		"p/side: postStart hook":                                "postStart ended",
+		"p/side: life":                                          "start, stays, preStop, exit 0",
+		"p/stuck: life":                                         "start, exit 3, again and again",
+		"p/stuck: state":                                        "fails again and again",
+		"p/stuck: restarts":                                     "2 or more",
+		"p/main: pause before its fourth run":                   "some seconds",
+		"p/main: which is longer than that before the second":   "yes",
+		"p/main: life":                                          "start, exit 1, start, exit 1, start, exit 1, start, exit 0",
+	})
+	// Too early, too late, in the wrong order.
+	r.Events[2].At, r.Events[3].At, r.Events[4].At, r.Events[17].At = 5e9, 51e9, 49e9, 30e9
+	check(map[string]string{
+		"p/stuck: began after the start of side":                "no",
+		"p: ended in the order":                                 "side, main",
+		"p/side: preStop hook before the end of the containers": "no",
+		"p/main: pause before its fourth run":                   "10 s or more",
+	})
+}
+
 func TestRows(t *testing.T) {
-	rows := Rows([]Fact{{"a: x", "1"}, {"a: y", "2"}, {"b: x", "3"}, {"c: x", "1"}}, []Fact{{"a: x", "1"}, {"c: x", "1"}, {"b: x", "4"}, {"a: z", "5"}})
-	want := []Row{{"a: x", "1", "1"}, {"a: y", "2", ""}, {"a: z", "", "5"}, {"b: x", "3", "4"}, {"c: x", "1", "1"}}
+	rows := Rows([]Fact{{"a: x", "1"}, {"a: y", "2"}, {"b: x", "3"}, {"c: x", "1"}}, []Fact{{"a: x", "1"}, {"c: x", "1"}, {"b: x", "4"}, {"a: z", "5"}},
+		[]Fact{{"a: x", "1"}, {"a: y", "2"}, {"a: z", "5"}, {"b: x", "3"}}, []string{"c"})
+	want := []Row{{"a: x", "1", "1", "1"}, {"a: y", "2", "", "2"}, {"a: z", "", "5", "5"}, {"b: x", "3", "4", "3"}, {"c: x", "1", "1", Refused}}
 	if !slices.Equal(rows, want) {
 		t.Fatalf("%q", rows)
 	}
-	known := []Difference{{"a: .", "because"}, {"d: x", "of old"}}
-	unexplained, stale, err := Explained(rows, known)
+	known := []Difference{{Systemd, "a: .", "because"}, {Systemd, "d: x", "of old"}, {Init, "b: x", "of another world"}}
+	unexplained, stale, err := Explained(rows, known, Systemd)
 	if err != nil || len(unexplained) != 1 || unexplained[0].Key != "b: x" || len(stale) != 1 || stale[0].Keys != "d: x" {
 		t.Errorf("%q, %q, %v", unexplained, stale, err)
 	}
-	if _, _, err := Explained(rows, []Difference{{"(", ""}}); err == nil {
+	unexplained, stale, err = Explained(rows, known, Init)
+	if err != nil || len(unexplained) != 1 || unexplained[0].Key != "a: z" || len(stale) != 1 || stale[0].Keys != "b: x" {
+		t.Errorf("%q, %q, %v", unexplained, stale, err)
+	}
+	if _, _, err := Explained(rows, []Difference{{Systemd, "(", ""}}, Systemd); err == nil {
 		t.Error("an expression that is none is taken")
 	}
 	var page bytes.Buffer
-	if err := Write(&page, rows, known); err != nil {
+	if err := Write(&page, rows, append(known, Difference{Init, "a: z", "new"}), map[string]string{"c": "c.yaml: not yet"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"| y | a | 2 | not there |", "| z | a | not there | 5 |", "| x | a, c | 1 |", "Of 5 observations 3 differ"} {
+	for _, line := range []string{"| y | a | 2 | not there |", "| z | a | not there | 5 |", "| x | a, c | 1 |", "Of 5 observations\n3 differ under systemd and 1 under PID 1; 2 are the same everywhere", "| c | c.yaml: not yet |"} {
 		if !strings.Contains(page.String(), line) {
 			t.Errorf("the page lacks %q:\n%s", line, &page)
 		}

@@ -55,7 +55,7 @@ type Path struct {
 type Report struct {
 	Events     []Event           `json:"events"`
 	Namespaces map[string]string `json:"namespaces"` // the machine's
-	Status     string            `json:"status"`     // a kubelet's list of pods, or what systemctl show said
+	Status     string            `json:"status"`     // a kubelet's list of pods, what systemctl show said, or PID 1's list of services
 	Left       []string          `json:"left"`       // of the ended pod's directories
 	Troubles   []string          `json:"troubles"`   // of the collector
 }
