@@ -217,7 +217,7 @@ func (in *inspector) library(n *Node, fsys fs.ReadDirFS, dir string, depth int) 
 				return fmt.Errorf("/%s: %w", p, err)
 			}
 			if s, ok := f.(io.ReadSeeker); ok {
-				_, err = in.content(c, &seekReader{s}, depth)
+				err = in.deep(c, &seekReader{s}, depth)
 			}
 			if err = errors.Join(err, f.Close()); err != nil {
 				return fmt.Errorf("/%s: %w", p, err)
@@ -255,6 +255,36 @@ func (in *inspector) partitions(n *Node, r io.ReaderAt, t *gpt.Table, depth int)
 	}
 	return nil
 }
+
+// deep looks into a file of a library's file system. One that holds others, and is
+// read all over for that, is copied first: go-diskfs follows the chain of a FAT's
+// clusters from the beginning for each read.
+func (in *inspector) deep(n *Node, r *seekReader, depth int) error {
+	head := make([]byte, 6)
+	if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF {
+		return err
+	}
+	if n.Size < spoolFrom || !at(0, "MZ")(head) && !isCPIO(head) {
+		_, err := in.content(n, r, depth)
+		return err
+	}
+	f, err := os.CreateTemp("", "garboard-inspect-")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := os.Remove(f.Name()); err != nil {
+		return err
+	}
+	if _, err := io.CopyBuffer(struct{ io.Writer }{f}, io.NewSectionReader(r, 0, n.Size), make([]byte, 4<<20)); err != nil {
+		return err
+	}
+	_, err = in.content(n, f, depth)
+	return err
+}
+
+// spoolFrom is the size in bytes from which a copy is worth it.
+const spoolFrom = 1 << 20
 
 // seekReader reads at offsets from what can only seek; one caller at a time.
 type seekReader struct{ io.ReadSeeker }
