@@ -16,27 +16,31 @@ import (
 
 // A disk image boots from firmware: the UKI on its ESP, the root image from its
 // partition, /var and /etc from its data partition, with what that came with; on a
-// disk that is larger than the image.
+// disk that is larger than the image. On arm64 it is the image in QEMU's own format.
 func TestVMDisk(t *testing.T) {
-	eachArch(t, func(t *testing.T, arch string) { diskBoots(t, arch, "test") })
+	eachArch(t, func(t *testing.T, arch string) {
+		diskBoots(t, arch, "test", map[string]string{AMD64: "raw", ARM64: "qcow2"}[arch])
+	})
 }
 
 // The same with the other runtime, which reads the images on the data partition in
 // another way.
 func TestVMLongDiskContainerd(t *testing.T) {
-	eachArch(t, func(t *testing.T, arch string) { diskBoots(t, arch, "test-containerd") })
+	eachArch(t, func(t *testing.T, arch string) { diskBoots(t, arch, "test-containerd", "raw") })
 }
 
-func diskBoots(t *testing.T, arch, recipe string) {
+func diskBoots(t *testing.T, arch, recipe, format string) {
 	parts, size, err := disks.Layout(arch, disks.Sizes{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	esp, dataPart := parts[1], parts[4]
 	m := testMachine(t, recipe+"-"+arch)
-	disk := copyOf(t, filepath.Join(*imagesFlag, recipe+"-"+arch, recipe+".raw"))
-	disk.truncate(size + 1024*mib)
-	m.Kernel, m.Initrd, m.Cmdline, m.Disks = "", "", "", []Disk{{Path: disk.path}}
+	disk := copyOf(t, filepath.Join(*imagesFlag, recipe+"-"+arch, recipe+"."+format))
+	if out, err := disk.judge("qemu-img", "resize", "-f", format, disk.path, strconv.FormatInt(size+1024*mib, 10)); err != nil {
+		t.Fatalf("qemu-img resize: %v\n%s", err, out)
+	}
+	m.Kernel, m.Initrd, m.Cmdline, m.Disks = "", "", "", []Disk{{Path: disk.path, Format: format}}
 	runBoot(t, m, "data", bootLimit, func(b *boot) error {
 		if _, err := b.sees(fmt.Sprintf(`^garboard: data: /dev/vda is larger than its partition table: partition 5 grows from %d to %d MiB`,
 			dataPart.Size/mib, dataPart.Size/mib+1024), podsCeiling); err != nil {
@@ -62,6 +66,7 @@ func diskBoots(t *testing.T, arch, recipe string) {
 	if t.Failed() {
 		return
 	}
+	disk = disk.raw(format)
 	disk.cleanAt(dataPart.Start)
 	if out, err := disk.judge("debugfs", "-R", "cat /lib/data-test", fmt.Sprintf("%s?offset=%d", disk.path, dataPart.Start)); err != nil || strings.Count(out, "a line of one boot\n") != 2 {
 		t.Errorf("what the node wrote is not on the data partition: %v\n%s", err, out)
@@ -130,6 +135,22 @@ func lastField(s string) string {
 		return ""
 	}
 	return f[len(f)-1]
+}
+
+// raw is the same disk as a raw image.
+func (d image) raw(format string) image {
+	d.t.Helper()
+	if format == "raw" {
+		return d
+	}
+	if out, err := d.judge("qemu-img", "check", "-f", format, d.path); err != nil || !strings.Contains(out, "No errors were found") {
+		d.t.Errorf("qemu-img check: %v\n%s", err, out)
+	}
+	to := image{d.t, filepath.Join(d.t.TempDir(), "disk.raw")}
+	if out, err := d.judge("qemu-img", "convert", "-f", format, "-O", "raw", d.path, to.path); err != nil {
+		d.t.Fatalf("qemu-img convert: %v\n%s", err, out)
+	}
+	return to
 }
 
 // copyOf copies a disk image to one that may be written to.

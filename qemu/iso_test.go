@@ -23,7 +23,7 @@ func isoMachine(t *testing.T, image, device string, more ...Disk) Machine {
 	if c := controller(device); c != "" {
 		m.Devices = []string{c}
 	}
-	if m.Arch == ARM64 && device == onIDE { // whose firmware has no driver for it: the card brings one
+	if m.Arch == ARM64 && device == onSATA { // whose firmware has no driver for it: the card brings one
 		m.Devices[0] += ",romfile=" + filepath.Join(*imagesFlag, "sata.rom")
 	}
 	name, _, _ := strings.Cut(image, "-"+m.Arch)
@@ -33,7 +33,8 @@ func isoMachine(t *testing.T, image, device string, more ...Disk) Machine {
 
 // What an ISO can lie on.
 const (
-	onIDE    = "ide-cd,bus=sata.0"
+	onIDE    = "ide-cd,bus=ide-a.0" // the bus of the nineties
+	onSATA   = "ide-cd,bus=sata.0"
 	onSCSI   = "scsi-cd,bus=scsi.0"
 	onStick  = "usb-storage,bus=usb.0"
 	onVirtio = "virtio-blk-pci"
@@ -41,7 +42,7 @@ const (
 
 // controller is what such a device is behind, if anything.
 func controller(device string) string {
-	return map[string]string{onIDE: sata, onSCSI: "virtio-scsi-pci,id=scsi", onStick: "qemu-xhci,id=usb"}[device]
+	return map[string]string{onIDE: "piix3-ide,id=ide-a", onSATA: sata, onSCSI: "virtio-scsi-pci,id=scsi", onStick: "qemu-xhci,id=usb"}[device]
 }
 
 const sata = "ahci,id=sata"
@@ -62,7 +63,7 @@ func (b *boot) live() error {
 
 // An ISO boots as a CD, with an EFI boot image that El Torito cannot count.
 func TestVMISO(t *testing.T) {
-	runBoot(t, isoMachine(t, "test-"+AMD64, onIDE), "running", bootLimit, (*boot).live)
+	runBoot(t, isoMachine(t, "test-"+AMD64, onSATA), "running", bootLimit, (*boot).live)
 }
 
 // Whatever it lies on. On a stick and on a disk there is room behind the ISO, of
@@ -70,12 +71,12 @@ func TestVMISO(t *testing.T) {
 // out of the firmware's hands.
 func TestVMLongISO(t *testing.T) {
 	for _, tt := range []struct{ arch, name, device string }{
-		{AMD64, "SCSI", onSCSI}, {AMD64, "stick", onStick}, {AMD64, "virtio", onVirtio},
-		{ARM64, "SATA", onIDE}, {ARM64, "SCSI", onSCSI}, {ARM64, "stick", onStick}, {ARM64, "virtio", onVirtio},
+		{AMD64, "IDE", onIDE}, {AMD64, "SCSI", onSCSI}, {AMD64, "stick", onStick}, {AMD64, "virtio", onVirtio},
+		{ARM64, "SATA", onSATA}, {ARM64, "SCSI", onSCSI}, {ARM64, "stick", onStick}, {ARM64, "virtio", onVirtio},
 	} {
 		t.Run(tt.arch+" "+tt.name, func(t *testing.T) {
 			m := isoMachine(t, "test-"+tt.arch, tt.device)
-			if tt.device == onIDE || tt.device == onSCSI {
+			if strings.Contains(tt.device, "-cd,") {
 				runBoot(t, m, "running", bootLimit, (*boot).live)
 				return
 			}
@@ -92,7 +93,7 @@ func TestVMLongISO(t *testing.T) {
 // Debian's firmware for arm64 finds nothing on a SATA drive by itself: what the test
 // of that drive boots with is the driver that package satarom has compiled.
 func TestVMLongISOWithoutDriver(t *testing.T) {
-	m := isoMachine(t, "test-"+ARM64, onIDE)
+	m := isoMachine(t, "test-"+ARM64, onSATA)
 	m.Devices, m.NoNetwork = []string{sata}, true
 	runBoot(t, m, "running", bootLimit, func(b *boot) error {
 		_, err := b.sees(`UEFI Interactive Shell`, podsCeiling) // which comes where nothing boots

@@ -139,13 +139,7 @@ func qcow2Grows(t *testing.T, arch string) {
 	if now.size < first.size+900 || now.machineID != first.machineID {
 		t.Errorf("after the disk grew: %+v, before: %+v", now, first)
 	}
-	if out, err := disk.judge("qemu-img", "check", "-f", "qcow2", disk.path); err != nil || !strings.Contains(out, "No errors were found") {
-		t.Errorf("qemu-img check: %v\n%s", err, out)
-	}
-	raw := image{t, filepath.Join(t.TempDir(), "disk.raw")}
-	if out, err := disk.judge("qemu-img", "convert", "-f", "qcow2", "-O", "raw", disk.path, raw.path); err != nil {
-		t.Fatalf("qemu-img convert: %v\n%s", err, out)
-	}
+	raw := disk.raw("qcow2")
 	raw.cleanAt(dataPart.Start)
 	if out, err := raw.judge("sgdisk", "-i", "5", raw.path); err != nil || !strings.Contains(out, fmt.Sprintf("Partition size: %d sectors", (dataPart.Size+1024*mib)/512)) {
 		t.Errorf("partition 5 of a disk of %d MiB: %v\n%s", size/mib+1024, err, out)

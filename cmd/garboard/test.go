@@ -154,7 +154,7 @@ func (g *global) testNode(ctx context.Context, flags buildFlags, run string, lon
 		return err
 	}
 	if !long { // which boot every output that the recipes name
-		flags.outputs = []string{string(recipe.Initramfs), string(recipe.Raw), string(recipe.ISO)}
+		flags.outputs = []string{string(recipe.Initramfs), string(recipe.Raw), string(recipe.QCOW2), string(recipe.ISO)}
 	}
 	results, err := flags.build(ctx, g, files)
 	if err != nil {
