@@ -115,7 +115,7 @@ func TestImagesOfOthers(t *testing.T) {
 				t.Errorf("%s does not lie below %s", e.Path, below)
 			}
 			if strings.HasSuffix(e.Path, "/diff/bin/app") {
-				found = append(found, text(t, &e))
+				found = append(found, content(t, &e))
 			}
 		}
 		return found
@@ -171,26 +171,9 @@ func TestPins(t *testing.T) {
 			switch {
 			case c.want == "" && e != nil:
 				t.Errorf("%s was written", pinsFile)
-			case c.want != "" && !strings.Contains(text(t, e), c.want):
-				t.Errorf("%q, want %s", text(t, e), c.want)
+			case c.want != "" && !strings.Contains(content(t, e), c.want):
+				t.Errorf("%q, want %s", content(t, e), c.want)
 			}
 		})
 	}
-}
-
-func text(t *testing.T, e *rootfs.Entry) string {
-	t.Helper()
-	if e == nil {
-		return ""
-	}
-	r, err := e.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	b, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
 }
