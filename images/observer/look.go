@@ -145,7 +145,7 @@ func lookAt(p string) (Path, error) {
 	}
 	for _, f := range list {
 		if strings.HasPrefix(f.Name(), "..") {
-			continue // by which a kubelet changes a volume's files at once
+			continue // by which a kubelet changes a volume's files at once, and another container tries to write
 		}
 		b, err := os.ReadFile(filepath.Join(p, f.Name()))
 		if err != nil {
@@ -161,7 +161,7 @@ func lookAt(p string) (Path, error) {
 }
 
 func tryWrite(dir string) string {
-	f, err := os.CreateTemp(dir, "try-")
+	f, err := os.CreateTemp(dir, "..try-") // which nobody who shares the directory lists
 	if err == nil {
 		f.Close()
 		err = os.Remove(f.Name())
