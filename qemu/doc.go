@@ -5,5 +5,5 @@
 //
 // The console is read as evidence: a kernel panic, a missing root image or
 // PID 1's fatal line ends a wait at once, with the console's tail in the error.
-// One fault is not the guest's: see Int3Signature.
+// Two faults are not the guest's: see Int3Signature and TimerSignature.
 package qemu

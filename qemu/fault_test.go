@@ -9,6 +9,7 @@ import (
 
 func TestFaultOf(t *testing.T) {
 	const int3 = "[    2.500000] Oops: int3: 0000 [#1] PREEMPT SMP NOPTI"
+	const timer = "[  127.391301] rcu: \tPossible timer handling issue on cpu=1 timer-softirq=2"
 	for _, tt := range []struct {
 		name, line string
 		mttcg      bool
@@ -16,6 +17,10 @@ func TestFaultOf(t *testing.T) {
 	}{
 		{"the emulator's fault", int3, true, FaultEmulator},
 		{"the same line without the emulator's threads is the kernel's", int3, false, FaultOops},
+		{"a CPU's timer does not fire", timer, true, FaultEmulator},
+		{"the same without the emulator's threads", timer, false, FaultTimer},
+		{"a pod that prints it", "[    9.000000] default/x-node/x: rcu: \tPossible timer handling issue on cpu=1 timer-softirq=2", true, ""},
+		{"a stall is no such thing", "[   23.386301] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:", true, ""},
 		{"a second oops is not the signature", "[    2.500000] Oops: int3: 0000 [#2] PREEMPT SMP NOPTI", true, FaultOops},
 		{"another oops", "[    2.500000] Oops: general protection fault, probably for non-canonical address 0x1: 0000 [#1] PREEMPT SMP NOPTI", true, FaultOops},
 		{"other words behind it", int3 + " and more", true, FaultOops},

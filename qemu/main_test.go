@@ -29,7 +29,7 @@ var (
 	hostFlag = flag.Bool("garboard.hostqemu", false, "the host's QEMU whatever its version")
 )
 
-// emulatorFaults counts the runs that were repeated for Int3Signature.
+// emulatorFaults counts the runs that were repeated for Int3Signature or TimerSignature.
 var emulatorFaults int
 
 func TestMain(m *testing.M) {
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	if !testing.Short() {
-		fmt.Printf("emulator faults (%s): %d runs repeated\n", Int3Signature, emulatorFaults)
+		fmt.Printf("emulator faults (%s, %s): %d runs repeated\n", Int3Signature, TimerSignature, emulatorFaults)
 	}
 	os.Exit(code)
 }
