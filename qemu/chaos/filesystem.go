@@ -27,9 +27,14 @@ func judgeFileSystem(ctx context.Context, cmd Command, disk, part string, cut bo
 		return err
 	}
 	if cut {
-		if status, out, err := run(cmd(ctx, "e2fsck", "-p", part)); err != nil {
+		status, out, err := run(cmd(ctx, "e2fsck", "-p", part))
+		if err == nil && status == 8 && strings.Contains(out, tornSuperblock) {
+			return mendSuperblock(ctx, cmd, part)
+		}
+		if err != nil {
 			return err
-		} else if status != 0 && status != 1 { // e2fsck(8): 1 = errors corrected
+		}
+		if status != 0 && status != 1 { // e2fsck(8): 1 = errors corrected
 			return lossError(fmt.Sprintf("file system: e2fsck -p, exit status %d: %s", status, out))
 		}
 	}
@@ -41,6 +46,28 @@ func judgeFileSystem(ctx context.Context, cmd Command, disk, part string, cut bo
 		return lossError(fmt.Sprintf("file system: e2fsck -fn, exit status %d: %s", status, out))
 	case !cut && strings.Contains(out, "recover"):
 		return lossError("file system: was not unmounted by the shutdown: " + out)
+	}
+	return nil
+}
+
+// tornSuperblock is what e2fsck says of ext4's superblock, two sectors that are
+// written in place, when one of them is of before the cut and the other of after it.
+const tornSuperblock = "Superblock checksum does not match superblock"
+
+// mendSuperblock does what a node does then (init/data, Mend): e2fsck takes a copy of
+// the superblock and replays the journal, for which it may need two runs. After that
+// nothing may be left to repair; whether what was promised is there is for others.
+func mendSuperblock(ctx context.Context, cmd Command, part string) error {
+	var status int
+	var out string
+	for _, flags := range []string{"-fy", "-fy", "-fn"} {
+		var err error
+		if status, out, err = run(cmd(ctx, "e2fsck", flags, part)); err != nil {
+			return err
+		}
+	}
+	if status != 0 {
+		return lossError(fmt.Sprintf("file system: torn superblock: e2fsck -fn after -fy, exit status %d: %s", status, out))
 	}
 	return nil
 }
