@@ -226,6 +226,7 @@ func (b *build) addTable(*library) error {
 		return err
 	}
 	services := compiled.Services
+	b.services = services
 	if err := b.addVolumes(compiled); err != nil {
 		return err
 	}
@@ -271,11 +272,7 @@ func (b *build) addNodePod(*library) error {
 		if m.Program != nodeLogs || b.tree.Get(pod.NodePodPath) != nil {
 			continue
 		}
-		compiled, err := pod.Compile(b.recipe.Services, pod.Node{Arch: b.arch, Kernel: b.kernel.Version})
-		if err != nil {
-			return err
-		}
-		y, err := pod.NodePod(m.Name, compiled.Services)
+		y, err := pod.NodePod(m.Name, b.services)
 		if err != nil {
 			return fmt.Errorf("node pod: %w", err)
 		}

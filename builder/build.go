@@ -21,6 +21,7 @@ import (
 	"garboard.local/builder/rootfs"
 	"garboard.local/builder/source/debian"
 	"garboard.local/builder/store"
+	"garboard.local/init/table"
 	"garboard.local/kernel"
 )
 
@@ -59,6 +60,7 @@ type build struct {
 	parts    map[string]component.Result
 	own      map[string]component.Binary
 	images   images
+	services []table.Service // what PID 1 runs, compiled; set by addTable
 	tree     *rootfs.Tree
 	accounts map[string]account // who is in the tree's /etc/passwd
 	early    *rootfs.Tree
