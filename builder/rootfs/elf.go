@@ -32,7 +32,7 @@ func (t *Tree) Close(triplet string, lib Library) error {
 	for len(todo) > 0 {
 		e := todo[0]
 		todo = todo[1:]
-		if e.Kind != File || strings.HasSuffix(e.Path, ".ko") {
+		if e.Kind != File || e.Inner || strings.HasSuffix(e.Path, ".ko") {
 			continue
 		}
 		n, err := e.needs()

@@ -41,6 +41,9 @@ type Entry struct {
 	SHA256 string `json:"sha256,omitempty"`
 	Origin string `json:"origin"` // "deb crun 1.21-1", "component kubelet v1.36.3", "overlay base"
 	Reason string `json:"reason"`
+	// Inner says that it belongs to a root directory within this one, of a container:
+	// what it refers to (links, libraries) is that one's affair.
+	Inner bool `json:"-"`
 
 	content []byte
 	source  string
@@ -108,6 +111,13 @@ func (t *Tree) Add(e Entry) error {
 	}
 	t.m[e.Path] = &e
 	return nil
+}
+
+// Put puts an entry in the place of what the tree has there, as a layer above another
+// does: the directories above it are there.
+func (t *Tree) Put(e Entry) {
+	e.Path = clean(e.Path)
+	t.m[e.Path] = &e
 }
 
 func describe(e *Entry) string {
@@ -237,7 +247,7 @@ var runtimeDirs = []string{"proc", "run", "var", "dev", "sys", "tmp"}
 // Check reports symlinks that lead nowhere.
 func (t *Tree) Check() error {
 	for _, e := range t.Entries() {
-		if e.Kind != Symlink {
+		if e.Kind != Symlink || e.Inner {
 			continue
 		}
 		to, ok := t.Resolve(e.Path)

@@ -16,6 +16,8 @@ func link(p, to string) Entry {
 	return Entry{Path: p, Kind: Symlink, Mode: 0o777, Link: to, Origin: "test", Reason: "test"}
 }
 
+func inner(e Entry) Entry { e.Inner = true; return e }
+
 func TestAdd(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -58,6 +60,7 @@ func TestCheckLinks(t *testing.T) {
 		{"to what is made at boot", []Entry{link("/opt", "var/opt"), {Path: "/var", Kind: Dir, Mode: 0o755, Reason: "r"}}, true},
 		{"a loop", []Entry{link("/a", "b"), link("/b", "a")}, false},
 		{"above the root", []Entry{file("/x", "1"), link("/a", "../../../x")}, true},
+		{"of a root within", []Entry{inner(link("/images/a", "/usr/bin/in-there"))}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tree := New()
@@ -157,6 +160,13 @@ func TestCloseNamesWhoNeedsWhat(t *testing.T) {
 	err = tree.Close("x86_64-linux-gnu", fakeLibrary{})
 	if err == nil || !strings.Contains(err.Error(), "/usr/bin/sh (from deb dash 1) needs "+n.interp) {
 		t.Errorf("a dynamic program without its loader: %v", err)
+	}
+	within := New() // a container image has its own
+	if err := within.Add(inner(e)); err != nil {
+		t.Fatal(err)
+	}
+	if err := within.Close("x86_64-linux-gnu", fakeLibrary{}); err != nil || len(within.Entries()) != len(tree.Entries()) {
+		t.Errorf("a dynamic program of a root within: %v", err)
 	}
 	lib := fakeLibrary{}
 	for _, dir := range []string{"usr/lib/x86_64-linux-gnu/", "usr/lib64/", "usr/lib/"} {
