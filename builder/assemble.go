@@ -221,13 +221,13 @@ func (b *build) addOverlays(*library) error {
 
 // addTable compiles the services and the rest of what PID 1 must know.
 func (b *build) addTable(*library) error {
-	compiled, err := pod.Compile(b.recipe.Services, pod.Node{Arch: b.arch, Kernel: b.kernel.Version})
+	compiled, err := pod.Compile(b.recipe.Services, pod.Node{Arch: b.arch, Kernel: b.kernel.Version}, b.serviceImage)
 	if err != nil {
 		return err
 	}
 	services := compiled.Services
 	b.services = services
-	if err := b.addVolumes(compiled); err != nil {
+	if err := errors.Join(b.addVolumes(compiled), b.addServiceRoots(compiled)); err != nil {
 		return err
 	}
 	t := &table.Table{
@@ -249,12 +249,12 @@ func (b *build) addTable(*library) error {
 		t.Dirs = append(t.Dirs, table.Dir{Path: d.Path, Mode: table.FileMode(perm), Link: d.Link, UID: own.uid, GID: own.gid})
 	}
 	js, err := pod.JSON(t)
-	if err != nil {
+	if err := errors.Join(err, t.Resolved()); err != nil {
 		return err
 	}
 	for _, s := range services {
 		for _, program := range s.Programs() {
-			if b.tree.Get(program) == nil {
+			if s.Root == nil && b.tree.Get(program) == nil {
 				return fmt.Errorf("service %s: %s is not in the root image", s.Name, program)
 			}
 		}

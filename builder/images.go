@@ -29,6 +29,7 @@ type images struct {
 	from       map[string]string // of a recipe's oci: where the image lies now
 	root, data []rootfs.Entry    // the two stores
 	listed     []report.ContainerImage
+	views      map[string]preload.View // of the root store, by name
 }
 
 // fetchImages brings what recipes name in registries into the cache, and archives
@@ -82,6 +83,7 @@ func (b *build) fetchImage(ctx context.Context, ref string) (file string, err er
 
 // layImages makes the read-only image stores.
 func (b *build) layImages(context.Context) (err error) {
+	b.images.views = map[string]preload.View{}
 	if b.images.root, err = b.layStore("images", rootStore, b.recipe.Images); err != nil {
 		return err
 	}
@@ -109,25 +111,35 @@ func (b *build) layStore(field, at string, list []recipe.Image) ([]rootfs.Entry,
 		if m.OCI != "" {
 			b.images.listed = append(b.images.listed, b.listed(m, infos[i], at))
 		}
+		if at == rootStore {
+			b.images.views[m.Name] = infos[i].View
+		}
 	}
 	var out []rootfs.Entry
 	for _, e := range preload.Under(at, entries) {
-		x := rootfs.Entry{Path: e.Path, Kind: rootfs.Kind(e.Type), Mode: e.UnixMode(), Link: e.Link}
-		switch {
-		case e.Type == preload.TypeSymlink:
-			x.Mode = 0o777
-		case e.Type == preload.TypeFile && e.ContentPath != "":
-			if x, err = rootfs.FromFile(e.Path, e.UnixMode(), e.ContentPath, "", "", "x"); err != nil {
-				return nil, err
-			}
-		case e.Type == preload.TypeFile:
-			x = rootfs.FromBytes(e.Path, e.UnixMode(), e.Content, "", "x")
+		x, err := storeEntry(e)
+		if err != nil {
+			return nil, err
 		}
-		x.UID, x.GID = e.UID, e.GID
-		x.Origin, x.Reason = "preloaded images", "image store: "+imageNames(list)
+		x.Origin, x.Reason, x.Inner = "preloaded images", "image store: "+imageNames(list), true
 		out = append(out, x)
 	}
 	return out, nil
+}
+
+// storeEntry is an entry of an image store as one of a root image.
+func storeEntry(e preload.Entry) (x rootfs.Entry, err error) {
+	x = rootfs.Entry{Path: e.Path, Kind: rootfs.Kind(e.Type), Mode: e.UnixMode(), Link: e.Link}
+	switch {
+	case e.Type == preload.TypeSymlink:
+		x.Mode = 0o777
+	case e.Type == preload.TypeFile && e.ContentPath != "":
+		x, err = rootfs.FromFile(e.Path, e.UnixMode(), e.ContentPath, "", "", "")
+	case e.Type == preload.TypeFile:
+		x = rootfs.FromBytes(e.Path, e.UnixMode(), e.Content, "", "")
+	}
+	x.UID, x.GID = e.UID, e.GID
+	return x, err
 }
 
 // wanted is an image as preload wants it.

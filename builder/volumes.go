@@ -27,6 +27,9 @@ func (b *build) addVolumes(c *pod.Compiled) error {
 		}
 	}
 	for _, s := range c.Services {
+		if s.Root != nil {
+			continue // addServiceRoots
+		}
 		for _, m := range s.Mounts {
 			if err := b.mountPoint(s.Name, m.Target, m.File); err != nil {
 				return err

@@ -57,7 +57,7 @@ var typeNames = map[string]string{file: "file", dir: "directory", link: "link", 
 // Running describes the running node: what the recipe and the rules of this
 // package say, without an image.
 func Running(r *recipe.Recipe) (string, error) {
-	compiled, err := pod.Compile(r.Services, pod.Node{})
+	compiled, err := pod.Compile(r.Services, pod.Node{}, nil)
 	if err != nil {
 		return "", err
 	}

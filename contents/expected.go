@@ -36,7 +36,7 @@ const etcDir = "/run/garboard/etc"
 // New is what is expected of a recipe's image for one architecture; more are
 // processes of pods that this image has and a node as shipped has not.
 func New(r *recipe.Recipe, m *report.Manifest, more ...ProcessRule) (*Expected, error) {
-	compiled, err := pod.Compile(r.Services, pod.Node{Arch: m.Arch})
+	compiled, err := pod.Compile(r.Services, pod.Node{Arch: m.Arch}, nil)
 	if err != nil {
 		return nil, err
 	}

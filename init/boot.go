@@ -155,7 +155,7 @@ func (n *node) loadOverlay() error {
 	return x.Load("overlay")
 }
 
-// etc makes /etc writable, and the directories and volumes of the table.
+// etc makes /etc writable, and the directories, volumes and roots of the table.
 func (n *node) etc() error {
 	given := n.layGiven()
 	err := n.etcOverlay(n.etcDir)
@@ -163,7 +163,7 @@ func (n *node) etc() error {
 		n.printf("etc: WARNING: %s: what is written to /etc is lost at the end", oneLine(err))
 		err = n.etcOverlay(etcLocal)
 	}
-	return errors.Join(given, err, settings.Dirs("/", n.table.Dirs), settings.Volumes(n.sys, "/", n.table.Volumes))
+	return errors.Join(given, err, settings.Dirs("/", n.table.Dirs), settings.Volumes(n.sys, "/", n.table.Volumes), settings.Roots(n.sys, "/", n.table.Services))
 }
 
 // etcOverlay puts the overlay on /etc, with its writable half in dir.

@@ -31,7 +31,7 @@ func (n *node) chooseHostname() error {
 // setHostname gives the node a name, and /etc/hosts the same.
 func (n *node) setHostname(name string) error {
 	return errors.Join(unix.Sethostname([]byte(name)),
-		settings.WriteFile("/etc/hosts", settings.Hosts(name), 0o644))
+		settings.WriteEtc("/", "hosts", settings.Hosts(name)))
 }
 
 // settleHostname ends the time in which DHCP may name the node: the kubelet

@@ -50,10 +50,10 @@ func knownAnnotations() []Annotation {
 		{RoleAnnotation, "`runtime` or `kubelet`", false, yes("what the socket's restart commands mean, and whose connection may delay a shutdown"), off("only PID 1 has such a socket")},
 		{AfterAnnotation, "pods, separated by commas (`NAME` or `NAMESPACE/NAME`), that must be ready first; a role stands for the pod that has it", false, yes("waited for"), yes("`_after.service` waits for their `_ready.target`; After= their target, so that they end later")},
 		{WaitAnnotation, "seconds to wait for them at most, 0 to 3600, default 30; then it is started all the same", false, yes("with a warning"), yes("TimeoutStartSec= of `_after.service`")},
-		{SocketAnnotation, "absolute path of a unix socket; accepting a connection means ready", true, yes("readiness"), yes("as a readinessProbe")},
+		{SocketAnnotation, "absolute path of a unix socket; accepting a connection means ready", true, yes("readiness; of a service with an image the socket is in a volume"), yes("as a readinessProbe")},
 		{OOMAnnotation, "-1000 to 1000", true, yes("oom_score_adj"), yes("OOMScoreAdjust=")},
-		{UserAnnotation, "a user's name, where runAsUser would have its number", true, yes("looked up in /etc/passwd at each start"), yes("User=")},
-		{GroupAnnotation, "a group's name, where runAsGroup would have its number", true, yes("looked up in /etc/group at each start"), yes("Group=")},
+		{UserAnnotation, "a user's name, where runAsUser would have its number", true, yes("looked up in the node's /etc/passwd at each start"), yes("User=")},
+		{GroupAnnotation, "a group's name, where runAsGroup would have its number", true, yes("looked up in the node's /etc/group at each start"), yes("Group=")},
 		{AmbientAnnotation, "capabilities, separated by commas, that a user other than root has", true, yes("ambient set"), yes("AmbientCapabilities=")},
 		{LimitsAnnotation, "resource limits, separated by commas: `nofile=1048576`, `core=0:unlimited`, `memlock=unlimited`", true, yes("setrlimit(2)"), yes("LimitNOFILE= and so on")},
 	}
@@ -170,6 +170,9 @@ func (t *translation) annotateService(s *Service) {
 			case s.Readiness != nil:
 				err = fmt.Errorf("both a readinessProbe and this annotation are given")
 			}
+			if err == nil && s.Root != "" && t.Target == Init {
+				v, err = onNode(s, v)
+			}
 			s.Readiness = &Probe{Unix: v}
 		case OOMAnnotation:
 			var n int
@@ -194,6 +197,20 @@ func (t *translation) annotateService(s *Service) {
 			t.refuse(at, "%v", err)
 		}
 	}
+}
+
+// onNode is the path on the node of a path in a service that has an image.
+func onNode(s *Service, p string) (string, error) {
+	best := Mount{}
+	for _, m := range s.Mounts {
+		if strings.HasPrefix(p, m.Target+"/") && len(m.Target) > len(best.Target) {
+			best = m
+		}
+	}
+	if best.Target == "" {
+		return "", fmt.Errorf("%s is in the image's own files, where PID 1 looks nothing up; make the socket in a volume", p)
+	}
+	return path.Join(best.Source, strings.TrimPrefix(p, best.Target)), nil
 }
 
 // userName takes what shadow's useradd would take; systemd and PID 1 agree with it.

@@ -50,6 +50,7 @@ func (t *translation) services() {
 func (t *translation) service(at string, c *corev1.Container, kind Kind) Service {
 	s := Service{Name: c.Name, Path: at, Kind: kind, Image: c.Image, Dir: c.WorkingDir, Restart: string(t.pod.Spec.RestartPolicy)}
 	image := t.image(at, c, &s)
+	s.image = image
 	t.environment(at, c, &s, image)
 	t.command(at, c, &s, image)
 	t.restart(at, c, &s)
@@ -74,7 +75,8 @@ func (t *translation) service(at string, c *corev1.Container, kind Kind) Service
 	return s
 }
 
-// command is argv. A name without a slash is looked up in PATH by whoever starts it.
+// command is argv. A name without a slash is looked up in PATH: of an image by systemd
+// when it starts it, of one in the root image now.
 func (t *translation) command(at string, c *corev1.Container, s *Service, image *imageConfig) {
 	command, args, where := c.Command, c.Args, at+".command"
 	if len(command) == 0 && image != nil {
@@ -93,7 +95,11 @@ func (t *translation) command(at string, c *corev1.Container, s *Service, image 
 		s.Argv = append(s.Argv, expand(word, vars))
 	}
 	switch {
-	case t.refused(at + ".command"), len(command) == 0 && image != nil && image.later:
+	case t.refused(at + ".command"), t.refused(at + ".image"), len(command) == 0 && image != nil && image.later && (t.Target == Systemd || t.ImagesLater):
+	case len(command) == 0 && image != nil && image.later:
+		t.refuse(at+".command", "is needed here: the command of image %s is known when a recipe that has it is built", c.Image)
+	case len(command) == 0 && image == nil && t.Target == Init:
+		t.refuse(where, "is needed: there is no image to give an entrypoint")
 	case len(command) == 0 && image == nil:
 		t.refuse(where, "is needed: no image gives an entrypoint (with --images, an unpacked one does)")
 	case len(command) == 0:
@@ -102,8 +108,8 @@ func (t *translation) command(at string, c *corev1.Container, s *Service, image 
 		t.refuse(where, "%q is not a program", s.Argv[0])
 	case strings.Contains(s.Argv[0], NodeName):
 		t.refuse(where, "the program's path cannot depend on the node's name")
-	case t.Target == Init && !path.IsAbs(s.Argv[0]):
-		t.refuse(where, "must begin with an absolute path: %q would be looked up, and a service's program is known when the image is built", s.Argv[0])
+	case t.Target == Init:
+		s.Argv[0] = t.program(where, s.Argv[0], s)
 	case !path.IsAbs(s.Argv[0]) && strings.Contains(s.Argv[0], "/"):
 		s.Argv[0] = path.Join("/", s.Dir, s.Argv[0]) // as container runtimes do
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/moby/sys/user"
 	corev1 "k8s.io/api/core/v1"
+
+	"garboard.local/init/table"
 )
 
 // imageConfig is the part of an OCI image's configuration that says how it is run.
@@ -23,7 +26,15 @@ type imageConfig struct {
 		User, WorkingDir, StopSignal string
 		Env, Entrypoint, Cmd         []string
 	} `json:"config"`
-	later bool // it comes when the image is unpacked
+	later bool  // it comes when the image is unpacked, or when a recipe is built
+	files fs.FS // what a container sees, of an image in the root image; else nil
+}
+
+// Image is a container image in the root image.
+type Image struct {
+	Config []byte   // OCI image-spec, config.md
+	Layers []string // its directories there, the topmost first
+	Files  fs.FS    // what a container sees
 }
 
 // ImageDir is the name of an image's directory below --images: every byte that
@@ -54,7 +65,10 @@ func Images(p *corev1.Pod) []string {
 
 // image finds the container's unpacked image.
 func (t *translation) image(at string, c *corev1.Container, s *Service) *imageConfig {
-	if t.ImagesDir == "" || t.Target == Init {
+	if t.Target == Init {
+		return t.rootImage(at, c, s)
+	}
+	if t.ImagesDir == "" {
 		return nil
 	}
 	if c.Image == "" {
@@ -88,6 +102,111 @@ func (t *translation) image(at string, c *corev1.Container, s *Service) *imageCo
 	return image
 }
 
+// rootImage finds the image of a service of PID 1 among those of the recipe.
+func (t *translation) rootImage(at string, c *corev1.Container, s *Service) *imageConfig {
+	if c.Image == "" {
+		return nil // its programs are the root image's
+	}
+	if t.plan.Role != "" {
+		t.refuse(at+".image", "the %s mounts for the pods, in the node's own mount namespace; leave it out, its programs are the root image's", t.plan.Role)
+		return &imageConfig{later: true}
+	}
+	s.Root = path.Join(table.MemoryVolumeDir, t.plan.ID(), rootsDir, s.Name)
+	if t.Images == nil {
+		return &imageConfig{later: true}
+	}
+	found, err := t.Images(c.Image)
+	if err == nil {
+		image := &imageConfig{files: found.Files}
+		if err = json.Unmarshal(found.Config, image); err == nil {
+			if s.Layers = found.Layers; s.Dir == "" {
+				s.Dir = image.Config.WorkingDir
+			}
+			return image
+		}
+		err = fmt.Errorf("its configuration: %w", err)
+	}
+	t.refuse(at+".image", "%v", err)
+	return &imageConfig{later: true}
+}
+
+// rootsDir holds the roots of a pod's services, beside its volumes: no volume's name
+// begins with a dot.
+const rootsDir = ".roots"
+
+// openIn opens a file as a container sees it.
+func (t *translation) openIn(s *Service, image *imageConfig, name string) (fs.File, error) {
+	if t.Target == Init {
+		return image.files.Open(name)
+	}
+	return os.OpenInRoot(filepath.Join(t.ImagesRoot, s.Root), name)
+}
+
+// program is the path of what a service of PID 1 executes. A name without a slash is
+// looked up in its image, as container runtimes do when they start it.
+func (t *translation) program(at, name string, s *Service) string {
+	switch {
+	case path.IsAbs(name):
+		return name
+	case s.image == nil:
+		t.refuse(at, "must begin with an absolute path: %q would be looked up, and a service's program is known when the image is built", name)
+	case s.image.later && !t.ImagesLater && !t.refused(s.Path+".image"):
+		t.refuse(at, "must begin with an absolute path here: %q is looked up in image %s, which a recipe's build knows and this command does not", name, s.Image)
+	case s.image.later:
+	case strings.Contains(name, "/"):
+		return path.Join("/", s.Dir, name)
+	default:
+		search := s.SearchPath()
+		for dir := range strings.SplitSeq(search, ":") {
+			p := path.Join(dir, name)
+			if fi, err := fs.Stat(s.image.files, strings.TrimPrefix(p, "/")); path.IsAbs(p) && err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
+				return p
+			}
+		}
+		t.refuse(at, "%q is no program in image %s: none of %s has it", name, s.Image, search)
+	}
+	return name
+}
+
+// usualPath is the PATH that a runtime gives a container whose image has none.
+const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// SearchPath is where a command without a slash is looked up.
+func (s *Service) SearchPath() string {
+	for _, e := range s.Env {
+		if e.Name == "PATH" && e.Value != "" {
+			return e.Value
+		}
+	}
+	return usualPath
+}
+
+// HomeDir is the variable HOME of a container: by its image, or what a runtime takes
+// for a number that the image does not know; "" for a name, whom the machine knows.
+func (s *Service) HomeDir() string {
+	switch {
+	case s.Home != "":
+		return s.Home
+	case s.User == "" || s.User == "0":
+		return "/root"
+	case s.User[0] >= '0' && s.User[0] <= '9':
+		return "/"
+	}
+	return ""
+}
+
+// UsualEnv is what a runtime gives every container that does not have it.
+func (s *Service) UsualEnv() []Setting {
+	var out []Setting
+	for _, e := range []Setting{{"PATH", usualPath}, {"HOME", s.HomeDir()}} {
+		given := func(x Setting) bool { return x.Name == e.Name }
+		if e.Value != "" && !slices.ContainsFunc(s.Env, given) && !slices.ContainsFunc(s.SecretEnv, given) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
 // fromImage is the rest of what an image says where the manifest does not: who the
 // process is, and the signal that asks it to end. Names and groups are those of the
 // image's own /etc/passwd and /etc/group, as a container runtime has it: the machine's
@@ -98,7 +217,7 @@ func (t *translation) fromImage(at string, s *Service, image *imageConfig) {
 			t.refuse(at+".image", "its StopSignal %q is no signal; give another with lifecycle.stopSignal", image.Config.StopSignal)
 		}
 	}
-	if s.Root == "" || t.refused(at+".securityContext") {
+	if s.Root == "" || t.refused(at+".securityContext") || t.Target == Init && (image == nil || image.later) {
 		return
 	}
 	spec := s.User
@@ -110,7 +229,7 @@ func (t *translation) fromImage(at string, s *Service, image *imageConfig) {
 	}
 	files := [2]io.Reader{}
 	for i, name := range []string{"etc/passwd", "etc/group"} {
-		f, err := os.OpenInRoot(filepath.Join(t.ImagesRoot, s.Root), name)
+		f, err := t.openIn(s, image, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -132,7 +251,7 @@ func (t *translation) fromImage(at string, s *Service, image *imageConfig) {
 	if s.Group == "" && spec != "" {
 		s.Group = strconv.Itoa(u.Gid)
 	}
-	if files[0] != nil {
+	if files[0] != nil || t.Target == Init { // a machine's root is at home in /root
 		s.Home = u.Home
 	}
 	if sc := t.pod.Spec.SecurityContext; u.Uid == 0 || sc != nil && sc.SupplementalGroupsPolicy != nil && *sc.SupplementalGroupsPolicy == corev1.SupplementalGroupsPolicyStrict {

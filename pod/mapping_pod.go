@@ -6,7 +6,7 @@ const (
 	cluster    = "names or objects of a cluster's API server; a host service has none"
 	notYet     = "not yet for PID 1; "
 	asPod      = "run it as an ordinary pod"
-	noImage    = "a host service has no image of its own; its programs are the root image's"
+	noImage    = "of images only a container's own is laid out in the root image; put the files into that, or into an overlay of the recipe"
 )
 
 func metadataEntries() []Entry {
@@ -101,7 +101,7 @@ func securityEntries() []Entry {
 		both(p+"runAsGroup", yes("of all containers that have none of their own; see there")),
 		both(p+"runAsNonRoot", yes("checked when the manifest is read: the user must be given and not be root")),
 		row(p+"supplementalGroups", yes("setgroups(2) before the program starts"), yes("SupplementaryGroups=")),
-		row(p+"supplementalGroupsPolicy", yes("Strict and Merge alike: no image's /etc/group adds groups"), yes("Merge, the default: the groups that the image's /etc/group gives a user other than root are added; Strict: not. Alike without images")),
+		both(p+"supplementalGroupsPolicy", yes("Merge, the default: the groups that the image's /etc/group gives a user other than root are added; Strict: not. Alike without images")),
 		row(p+"fsGroup", yes("setgroups(2) before the program starts, and emptyDirs (set-group-ID, group-writable) and the files of configMaps belong to the group; hostPaths are left as they are, as by a kubelet"), yes("SupplementaryGroups=, and emptyDirs (set-group-ID, group-writable), configMaps and secrets belong to the group")),
 		both(p+"fsGroupChangePolicy", off("when a kubelet changes what a volume holds; the pod's directories are made anew, so there is nothing to change")),
 		row(p+"sysctls", no("they would be the whole node's; set them in the recipe (sysctls)"), yes("set by the sandbox in the pod's namespaces; net.* is refused with the host's network, kernel.* and fs.mqueue.* with the host's IPC, others always")),

@@ -73,6 +73,9 @@ type Service struct {
 	Kind  Kind
 	Image string
 	Root  string // root directory of the unpacked image; "" = the host's
+	// Layers of the image in the root image, the topmost first; of services of PID 1.
+	Layers []string
+	image  *imageConfig
 
 	Argv      []string
 	Dir       string
@@ -144,6 +147,7 @@ type Volume struct {
 // Mount is a volume in a container.
 type Mount struct {
 	Source, Target string
+	Sub            string // the part of Source that is by subPath; "" = none
 	ReadOnly       bool
 	File           bool // the source is no directory
 }

@@ -131,7 +131,7 @@ func TestAfterRole(t *testing.T) {
 			}
 		}
 		slices.Sort(files)
-		list, err := Compile(files, Node{})
+		list, err := Compile(files, Node{}, nil)
 		if c.want == "" {
 			if err == nil || !strings.Contains(err.Error(), "runtime") {
 				t.Errorf("%s: error %v, want one that names the missing runtime", c.name, err)

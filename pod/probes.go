@@ -3,7 +3,7 @@ package pod
 import (
 	"fmt"
 	"net/url"
-	"path"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,11 +22,11 @@ func (t *translation) probes(at string, c *corev1.Container, s *Service) {
 			t.refuse(at+"."+p.name, "an init container has none: it is ready when it has ended")
 			continue
 		}
-		*p.to = t.probe(at+"."+p.name, c, p.from)
+		*p.to = t.probe(at+"."+p.name, c, s, p.from)
 	}
 }
 
-func (t *translation) probe(at string, c *corev1.Container, p *corev1.Probe) *Probe {
+func (t *translation) probe(at string, c *corev1.Container, s *Service, p *corev1.Probe) *Probe {
 	out := &Probe{
 		Delay: int(p.InitialDelaySeconds), Period: int(p.PeriodSeconds), Timeout: int(p.TimeoutSeconds),
 		Successes: int(p.SuccessThreshold), Failures: int(p.FailureThreshold),
@@ -47,17 +47,17 @@ func (t *translation) probe(at string, c *corev1.Container, p *corev1.Probe) *Pr
 		n++
 		if out.Exec = e.Command; len(e.Command) == 0 || e.Command[0] == "" {
 			t.refuse(at+".exec.command", "is empty")
-		} else if t.Target == Init && !path.IsAbs(e.Command[0]) {
-			t.refuse(at+".exec.command", "must begin with an absolute path")
+		} else {
+			out.Exec = t.argv(at+".exec.command", e.Command, s)
 		}
 	}
-	if s := p.TCPSocket; s != nil {
+	if tcp := p.TCPSocket; tcp != nil {
 		n++
-		number, err := port(c, s.Port)
+		number, err := port(c, tcp.Port)
 		if err != nil {
 			t.refuse(at+".tcpSocket.port", "%v", err)
 		}
-		out.TCP = hostPort(s.Host, number)
+		out.TCP = hostPort(tcp.Host, number)
 	}
 	if h := p.HTTPGet; h != nil {
 		n++
@@ -121,8 +121,8 @@ func (t *translation) lifecycle(at string, c *corev1.Container, s *Service) {
 		t.refuse(at+".lifecycle", "an init container has none: it ends by itself")
 		return
 	}
-	s.PreStop = t.hook(at+".lifecycle.preStop", l.PreStop)
-	s.PostStart = t.hook(at+".lifecycle.postStart", l.PostStart)
+	s.PreStop = t.hook(at+".lifecycle.preStop", s, l.PreStop)
+	s.PostStart = t.hook(at+".lifecycle.postStart", s, l.PostStart)
 	if l.StopSignal != nil {
 		if s.StopSignal = string(*l.StopSignal); !strings.HasPrefix(s.StopSignal, "SIG") || strings.Contains(s.StopSignal, "RTM") {
 			t.refuse(at+".lifecycle.stopSignal", "%q: real-time signals are not the same numbers everywhere; use another", s.StopSignal)
@@ -132,14 +132,11 @@ func (t *translation) lifecycle(at string, c *corev1.Container, s *Service) {
 	}
 }
 
-func (t *translation) hook(at string, h *corev1.LifecycleHandler) []string {
+func (t *translation) hook(at string, s *Service, h *corev1.LifecycleHandler) []string {
 	switch {
 	case h == nil:
 	case h.Exec != nil && len(h.Exec.Command) > 0 && h.Exec.Command[0] != "":
-		if t.Target == Init && !path.IsAbs(h.Exec.Command[0]) {
-			t.refuse(at+".exec.command", "must begin with an absolute path")
-		}
-		return h.Exec.Command
+		return t.argv(at+".exec.command", h.Exec.Command, s)
 	case h.Exec != nil:
 		t.refuse(at+".exec", "the command is empty")
 	case h.Sleep != nil && t.Target == Init && (h.Sleep.Seconds < 1 || h.Sleep.Seconds > t.plan.Grace):
@@ -149,4 +146,14 @@ func (t *translation) hook(at string, h *corev1.LifecycleHandler) []string {
 		return []string{"", "sleep", fmt.Sprintf("%ds", h.Sleep.Seconds)}
 	}
 	return nil
+}
+
+// argv is the command of a hook or a probe.
+func (t *translation) argv(at string, command []string, s *Service) []string {
+	if t.Target != Init {
+		return command
+	}
+	out := slices.Clone(command)
+	out[0] = t.program(at, out[0], s)
+	return out
 }

@@ -51,12 +51,12 @@ func (t *translation) security(at string, c *corev1.Container, s *Service) {
 	if s.NoNewPrivs && s.Privileged {
 		t.refuse(at+".allowPrivilegeEscalation", "false cannot go with privileged: true")
 	}
-	if own.Privileged != nil && !s.Privileged && t.Target == Init && own.Capabilities == nil {
+	if own.Privileged != nil && !s.Privileged && t.bare(s) && own.Capabilities == nil {
 		t.refuse(at+".privileged", "a service of PID 1 has every capability unless it says which; give capabilities")
 	}
 	s.ReadOnly = own.ReadOnlyRootFilesystem != nil && *own.ReadOnlyRootFilesystem
-	if own.ReadOnlyRootFilesystem != nil && !s.ReadOnly && t.Target == Init {
-		t.refuse(at+".readOnlyRootFilesystem", "the node's root is read-only for everybody")
+	if own.ReadOnlyRootFilesystem != nil && !s.ReadOnly && t.bare(s) {
+		t.refuse(at+".readOnlyRootFilesystem", "the node's root is read-only for everybody; a service with an image has one of its own")
 	}
 	if own.ProcMount != nil && *own.ProcMount != corev1.DefaultProcMount {
 		t.refuse(at+".procMount", "%s: Default can be had", *own.ProcMount)
@@ -64,6 +64,10 @@ func (t *translation) security(at string, c *corev1.Container, s *Service) {
 	t.profiles(at, pod, own, s)
 	t.sysctls(pod)
 }
+
+// bare says whether a service of PID 1 has the node's root, and not an image's, in
+// which it is what a container is.
+func (t *translation) bare(s *Service) bool { return t.Target == Init && s.Root == "" }
 
 func first(ids ...*int64) string {
 	for _, id := range ids {
@@ -104,8 +108,8 @@ func (t *translation) user(at string, s *Service, image *imageConfig) {
 func (t *translation) capabilities(at string, own *corev1.SecurityContext, s *Service) {
 	c := own.Capabilities
 	switch {
-	case s.Privileged, c == nil && t.Target == Init:
-		if c != nil && t.Target == Init {
+	case s.Privileged, c == nil && t.bare(s):
+		if c != nil && t.bare(s) {
 			t.refuse(at, "with privileged: true a container has them all; leave one of them out")
 		}
 		return // nil: all

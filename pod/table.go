@@ -9,7 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"strconv"
+	"strings"
 
 	"garboard.local/init/table"
 	"garboard.local/pod/manifest"
@@ -121,7 +123,7 @@ func ResolveRoles(plans []*Plan) {
 
 // Compile builds the part of the node table that lists services from manifest
 // files in their order, and checks what they say of each other.
-func Compile(files []string, node Node) (*Compiled, error) {
+func Compile(files []string, node Node, images func(string) (*Image, error)) (*Compiled, error) {
 	var docs []*manifest.Document
 	for _, f := range files {
 		d, err := manifest.ReadFile(f)
@@ -133,7 +135,7 @@ func Compile(files []string, node Node) (*Compiled, error) {
 	if len(docs) == 0 {
 		return &Compiled{}, nil
 	}
-	return Services(docs, Options{Node: node})
+	return Services(docs, Options{Node: node, Images: images})
 }
 
 // JSON is the node table as it lies in the root image.
@@ -172,7 +174,11 @@ func (p *Plan) table() []table.Service {
 		if s.Kind == Container {
 			r.Role, role = role, "" // the first container has it
 		}
-		for _, e := range s.Env {
+		env := s.Env
+		if s.Root != "" {
+			env = append(env[:len(env):len(env)], s.UsualEnv()...)
+		}
+		for _, e := range env {
 			r.Env = append(r.Env, e.Name+"="+e.Value)
 		}
 		for _, g := range s.Groups {
@@ -182,7 +188,10 @@ func (p *Plan) table() []table.Service {
 			r.OOMScoreAdj = *s.OOMScoreAdj
 		}
 		for _, m := range s.Mounts {
-			r.Mounts = append(r.Mounts, table.Mount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly, File: m.File})
+			r.Mounts = append(r.Mounts, table.Mount{Source: strings.TrimSuffix(m.Source, "/"+m.Sub), Sub: m.Sub, Target: m.Target, ReadOnly: m.ReadOnly, File: m.File})
+		}
+		if s.Root != "" {
+			r.Root = p.root(s)
 		}
 		for _, l := range s.Limits {
 			r.Limits = append(r.Limits, table.RLimit{Name: l.Name, Soft: limit(l.Soft), Hard: limit(l.Hard)})
@@ -193,6 +202,18 @@ func (p *Plan) table() []table.Service {
 		out = append(out, r)
 	}
 	return out
+}
+
+// root is the root directory of a service with an image.
+func (p *Plan) root(s *Service) *table.Root {
+	r := &table.Root{Image: s.Image, Path: s.Root, Layers: s.Layers, Host: s.Privileged}
+	if !s.ReadOnly {
+		r.Writes = path.Join(table.VolumeDir, p.ID(), rootsDir, s.Name)
+	}
+	if len(r.Layers) > 0 {
+		r.Layers = append([]string{path.Join(RootDir, p.ID(), rootsDir, s.Name)}, r.Layers...)
+	}
+	return r
 }
 
 // table is a probe for PID 1. failures is the default; 0 is for probes that

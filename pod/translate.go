@@ -27,6 +27,9 @@ type Options struct {
 	NodeIP      string // "" = unknown
 	APIServer   string // host:port for KUBERNETES_SERVICE_HOST and _PORT; "" = none
 	Node        Node   // that services of PID 1 are for
+	// Images finds the container images of services of PID 1 by name. nil means that
+	// there is no recipe to know them: what an image would say is not known then.
+	Images func(name string) (*Image, error)
 }
 
 // Node is what programs for system calls depend on.

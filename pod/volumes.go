@@ -215,7 +215,7 @@ func (t *translation) mounts(at string, c *corev1.Container, s *Service) {
 		if slices.ContainsFunc(s.Mounts, func(x Mount) bool { return x.Target == target }) {
 			t.refuse(at+".mountPath", "another volume is mounted at %s too", target)
 		}
-		if t.Target == Init && v.Kind == HostPath && target == v.Source && !m.ReadOnly && m.SubPath == "" && m.SubPathExpr == "" {
+		if t.Target == Init && s.Root == "" && v.Kind == HostPath && target == v.Source && !m.ReadOnly && m.SubPath == "" && m.SubPathExpr == "" {
 			continue // it is there
 		}
 		if t.Target == Systemd && m.MountPropagation != nil && *m.MountPropagation == corev1.MountPropagationBidirectional {
@@ -236,16 +236,20 @@ func (t *translation) mounts(at string, c *corev1.Container, s *Service) {
 				t.refuse(at+".subPath", "%q is not a path inside the volume", sub)
 			}
 			t.plainPath(at+".subPath", sub)
+			sub = path.Clean(sub)
 			if source = path.Join(v.Source, sub); (v.Kind == EmptyDir || v.Kind == Tmpfs) && !slices.Contains(v.Dirs, source) {
 				v.Dirs = append(v.Dirs, source)
 			}
 		}
-		s.Mounts = append(s.Mounts, Mount{Source: source, Target: target, ReadOnly: m.ReadOnly || v.Kind == Written, File: t.isFile(v, source)})
+		if sub == "." {
+			sub = ""
+		}
+		s.Mounts = append(s.Mounts, Mount{Source: source, Sub: sub, Target: target, ReadOnly: m.ReadOnly || v.Kind == Written, File: t.isFile(v, source)})
 	}
 	for i, m := range c.VolumeMounts {
-		if t.Target == Init && len(s.Mounts) > 0 && m.MountPropagation != nil && *m.MountPropagation == corev1.MountPropagationBidirectional {
+		if t.Target == Init && (s.Root != "" || len(s.Mounts) > 0) && m.MountPropagation != nil && *m.MountPropagation == corev1.MountPropagationBidirectional {
 			t.refuse(fmt.Sprintf("%s.volumeMounts[%d].mountPropagation", at, i),
-				"Bidirectional: with other volumes the service has a mount namespace of its own; mount those at their own paths, or none")
+				"Bidirectional: with an image or other volumes the service has a mount namespace of its own; mount those at their own paths, or none")
 		}
 	}
 	for _, v := range t.plan.Volumes {

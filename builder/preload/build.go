@@ -52,7 +52,7 @@ type imageStore struct {
 }
 
 func (s *imageStore) add(name string, p *picture) (Info, error) {
-	info := Info{Name: name, ID: p.id(), Digest: sum(p.manifest).String()}
+	info := Info{Name: name, ID: p.id(), Digest: sum(p.manifest).String(), View: p.view()}
 	for _, l := range p.layers {
 		info.Size += l.diffSize
 		s.layers[l.id] = l

@@ -1,7 +1,9 @@
 package preload
 
 import (
+	"archive/tar"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -251,5 +253,65 @@ func TestUnixMode(t *testing.T) {
 	}
 	if got := fileMode(0o105751); got != e.Mode {
 		t.Errorf("back: %v, want %v", got, e.Mode)
+	}
+}
+
+// What a container sees of an image: what higher layers put in the place of lower ones',
+// also a file where a directory was.
+func TestView(t *testing.T) {
+	layers := [][]byte{
+		archive(t, directory("./"), regular("bin/app", "one"), directory("d"), regular("d/x", "1"), symlink("l", "bin/app"), tar.Header{Typeflag: tar.TypeDir, Name: "own/", Mode: 0o711, Uid: 7}),
+		archive(t, regular("bin/app", "two"), regular("d", "a file now"), regular("own/more", "2")),
+	}
+	entries, infos, err := Build([]Image{{Name: "localhost/two:1", From: ociLayout(t, map[string]v1.Image{"1": image(t, "arm64", layers...)})}}, epoch, "arm64", blobs(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := infos[0].View
+	var got []string
+	for _, e := range v.Files {
+		line := fmt.Sprintf("%s %s", e.Path, e.Type)
+		switch e.Type {
+		case TypeFile:
+			r, err := e.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, _ := io.ReadAll(r)
+			r.Close()
+			line += " " + string(b)
+		case TypeDir:
+			line += fmt.Sprintf(" %o %d", e.Mode, e.UID)
+		case TypeSymlink:
+			line += " " + e.Link
+		}
+		got = append(got, line)
+	}
+	want := []string{" dir 755 0", "bin dir 755 0", "bin/app file two", "d file a file now", "l symlink bin/app", "own dir 711 7", "own/more file 2"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if !strings.Contains(string(v.Config), "/bin/app") || len(v.Layers) != 2 {
+		t.Errorf("configuration %s, layers %q", v.Config, v.Layers)
+	}
+	for i, l := range v.Layers { // the topmost first
+		at := slices.IndexFunc(entries, func(e Entry) bool { return e.Path == l })
+		if at < 0 || entries[at].Type != TypeSymlink {
+			t.Fatalf("no %s in the store", l)
+		}
+		file := path.Join(path.Dir(l), entries[at].Link, "bin/app")
+		at = slices.IndexFunc(entries, func(e Entry) bool { return e.Path == file })
+		if at < 0 {
+			t.Fatalf("no %s in the store", file)
+		}
+		r, err := entries[at].Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := io.ReadAll(r)
+		r.Close()
+		if want := []string{"two", "one"}[i]; string(b) != want {
+			t.Errorf("layer %d has %q, want %q", i, b, want)
+		}
 	}
 }

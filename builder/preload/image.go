@@ -54,6 +54,7 @@ type Info struct {
 	ID     string // hexadecimal digest of the configuration: the image's ID for the runtime
 	Digest string // digest of the manifest, "sha256:..."
 	Size   int64  // bytes of the image's layers as uncompressed tar archives
+	View   View
 }
 
 // Blobs keeps the files of layers that arrive as archives. *store.Store is one.

@@ -128,6 +128,9 @@ func (f *convertFlags) run(ctx context.Context, in io.Reader, out, diag io.Write
 			return err
 		}
 	}
+	if f.status != "" {
+		f.options.ImagesLater = true // what a service of PID 1 runs is no part of its status
+	}
 	plans, findings, err := f.translate(docs, args)
 	if f.explain {
 		if perr := explain(out, findings, f.asJSON); perr != nil {
@@ -148,6 +151,11 @@ func (f *convertFlags) run(ctx context.Context, in io.Reader, out, diag io.Write
 		}
 		for _, x := range compiled.Files {
 			fmt.Fprintf(diag, "garboard: the image gets %s (%#o, %d bytes)\n", x.Path, x.Mode, len(x.Content))
+		}
+		for _, s := range compiled.Services {
+			if s.Root != nil {
+				fmt.Fprintf(diag, "garboard: service %s: image %s: its layers, and what its configuration says, come in when a recipe that has it is built\n", s.Name, s.Root.Image)
+			}
 		}
 		b, err := pod.JSON(&table.Table{Version: 1, Services: compiled.Services, Volumes: compiled.Volumes})
 		if err != nil {

@@ -31,14 +31,14 @@ const Failed = 126
 
 // Needed says whether a service's process needs launching, or can be started as it is.
 func Needed(s *table.Service) bool {
-	return s.User != "" || s.Group != "" || len(s.Groups) > 0 || s.Capabilities != nil || len(s.Ambient) > 0 || s.NoNewPrivileges || len(s.Limits) > 0 || len(s.Mounts) > 0 || s.Seccomp != nil
+	return s.User != "" || s.Group != "" || len(s.Groups) > 0 || s.Capabilities != nil || len(s.Ambient) > 0 || s.NoNewPrivileges || len(s.Limits) > 0 || len(s.Mounts) > 0 || s.Root != nil || s.Seccomp != nil
 }
 
 // Argv is the command line by which the init binary launches a service.
 func Argv(s *table.Service) ([]string, error) {
 	b, err := json.Marshal(table.Service{
 		Command: s.Command, User: s.User, Group: s.Group, Groups: s.Groups, Capabilities: s.Capabilities, Ambient: s.Ambient,
-		NoNewPrivileges: s.NoNewPrivileges, Limits: s.Limits, Mounts: s.Mounts, Dir: s.Dir, Seccomp: s.Seccomp,
+		NoNewPrivileges: s.NoNewPrivileges, Limits: s.Limits, Root: s.Root, Mounts: s.Mounts, Dir: s.Dir, Seccomp: s.Seccomp,
 	})
 	return []string{Name, string(b)}, err
 }
@@ -55,6 +55,9 @@ func Main(args, env []string, root string, diag io.Writer) int {
 		err = errors.New("no command")
 	}
 	if err == nil {
+		if s.Root != nil {
+			env = withHostname(env)
+		}
 		if err = become(&s, root); err == nil {
 			err = fmt.Errorf("execute %s: %w", s.Command[0], syscall.Exec(s.Command[0], s.Command, env))
 		}
@@ -69,8 +72,8 @@ func become(s *table.Service, root string) error {
 	if err != nil {
 		return err
 	}
-	if len(s.Mounts) > 0 {
-		if err := mountAll(root, s.Mounts, s.Dir); err != nil {
+	if len(s.Mounts) > 0 || s.Root != nil {
+		if err := mountAll(root, s); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -8,29 +9,46 @@ import (
 	"garboard.local/init/table"
 )
 
-// mountAll gives this thread a mount namespace with a service's mounts. Those of
-// the node go on arriving in it, and nothing leaves it. The working directory was
-// entered before there was a mount, and may be in one: it is entered again.
-func mountAll(root string, list []table.Mount, dir string) error {
+// mountAll gives this thread a mount namespace with a service's root and mounts.
+// Those of the node go on arriving in it, and nothing leaves it. The working
+// directory was entered before there was a mount, and may be in one: it is entered
+// again.
+//
+// Every source is opened before anything is mounted, so that none is looked up in
+// what an image or a volume holds.
+func mountAll(root string, s *table.Service) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("mount namespace: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("mount namespace: keep mounts from leaving it: %w", err)
 	}
-	for _, m := range list {
-		source, target := root+m.Source, root+m.Target
-		if err := unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return fmt.Errorf("mount %s at %s: %w%s", m.Source, m.Target, err, which(source, target))
+	var volumes []piece
+	for _, m := range s.Mounts {
+		p, err := copyOf(root+m.Source, m.Sub)
+		if err != nil {
+			return fmt.Errorf("mount %s at %s: %w", sourceName(m), m.Target, err)
 		}
-		if !m.ReadOnly {
-			continue
+		p.target, p.name = m.Target, sourceName(m)
+		if m.ReadOnly {
+			if err := p.readOnly(); err != nil {
+				return fmt.Errorf("mount %s at %s: %w", p.name, m.Target, err)
+			}
 		}
-		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
-		if err := unix.MountSetattr(unix.AT_FDCWD, target, unix.AT_RECURSIVE, &attr); err != nil {
-			return fmt.Errorf("mount %s at %s: make it read-only: %w", m.Source, m.Target, err)
+		volumes = append(volumes, p)
+	}
+	if s.Root != nil {
+		if err := enter(root, s.Root); err != nil {
+			return fmt.Errorf("root of image %s: %w", s.Root.Image, err)
+		}
+		root = ""
+	}
+	for _, p := range volumes {
+		if err := p.attach(root); err != nil {
+			return fmt.Errorf("mount %s at %s: %w", p.name, p.target, err)
 		}
 	}
+	dir := s.Dir
 	if dir == "" {
 		dir = "/"
 	}
@@ -40,13 +58,72 @@ func mountAll(root string, list []table.Mount, dir string) error {
 	return nil
 }
 
-// which says which of the two the kernel did not find.
-func which(source, target string) string {
-	var st unix.Stat_t
-	for _, p := range []string{source, target} {
-		if err := unix.Stat(p, &st); err != nil {
-			return fmt.Sprintf(" (%s: %v)", p, err)
-		}
+func sourceName(m table.Mount) string {
+	if m.Sub != "" {
+		return m.Source + "/" + m.Sub
 	}
-	return ""
+	return m.Source
+}
+
+// piece is a mount that is nowhere yet. Its descriptor is closed when the service's
+// program is executed.
+type piece struct {
+	fd           int
+	name, target string
+}
+
+// copyOf is a copy of the mounts at a path of the node, or at what sub names in it.
+func copyOf(path, sub string) (piece, error) {
+	at, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return piece{}, fmt.Errorf("%s: %w", path, err)
+	}
+	defer unix.Close(at)
+	if sub != "" {
+		// What a service has put into its volume does not decide what of the node it sees.
+		in, err := unix.Openat2(at, sub, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
+		if errors.Is(err, unix.EXDEV) {
+			err = fmt.Errorf("%w: a symbolic link on its way leads out of %s", err, path)
+		}
+		if err != nil {
+			return piece{}, fmt.Errorf("%s in %s: %w", sub, path, err)
+		}
+		defer unix.Close(in)
+		at = in
+	}
+	fd, err := unix.OpenTree(at, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return piece{}, fmt.Errorf("%s: copy its mount: %w", path, err)
+	}
+	return piece{fd: fd, name: path}, nil
+}
+
+func (p piece) readOnly() error {
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(p.fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+		return fmt.Errorf("make it read-only: %w", err)
+	}
+	return nil
+}
+
+// attach mounts it at its target.
+func (p piece) attach(root string) error {
+	err := unix.MoveMount(p.fd, "", unix.AT_FDCWD, root+p.target, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
+	if err != nil {
+		if errors.Is(err, unix.EINVAL) && p.isDir() != isDirAt(root+p.target) {
+			err = unix.ENOTDIR // which move_mount(2) does not say
+		}
+		return fmt.Errorf("%s: %w", root+p.target, err)
+	}
+	return nil
+}
+
+func (p piece) isDir() bool {
+	var st unix.Stat_t
+	return unix.Fstat(p.fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
+}
+
+func isDirAt(path string) bool {
+	var st unix.Stat_t
+	return unix.Stat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
 }

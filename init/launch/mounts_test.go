@@ -68,8 +68,8 @@ func TestMounts(t *testing.T) {
 		m    table.Mount
 		want string
 	}{
-		{table.Mount{Source: "/absent", Target: "/target"}, "/absent: no such file or directory)"},
-		{table.Mount{Source: "/source", Target: "/absent"}, "/absent: no such file or directory)"},
+		{table.Mount{Source: "/absent", Target: "/target"}, "/absent: no such file or directory"},
+		{table.Mount{Source: "/source", Target: "/absent"}, "/absent: no such file or directory"},
 		{table.Mount{Source: "/source", Target: "/place"}, "not a directory"},
 		{table.Mount{Source: "/single", Target: "/place"}, "working directory /target/sub"},
 	} {

@@ -245,7 +245,7 @@ func (m *Manager) resolv(name string, l *Lease) error {
 	if len(list) == 0 {
 		return nil // what was known last may still answer
 	}
-	return settings.WriteFile(filepath.Join(m.Root, "/etc/resolv.conf"), resolvConf(list), 0o644)
+	return settings.WriteEtc(m.Root, "resolv.conf", resolvConf(list))
 }
 
 // resolvConf is the text of resolv.conf(5): at most three servers are used, and

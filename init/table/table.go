@@ -6,9 +6,11 @@ package table
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -119,6 +121,7 @@ type Service struct {
 	StopSignal int   `json:"stopSignal,omitempty"` // in place of SIGTERM; 0 = that
 
 	// What package launch gives the process before it becomes the command.
+	Root            *Root     `json:"root,omitempty"`  // null = the node's
 	User            string    `json:"user,omitempty"`  // name or number; "" = 0
 	Group           string    `json:"group,omitempty"` // name or number; "" = the user's, 0 for a number
 	Groups          []uint32  `json:"groups,omitempty"`
@@ -129,12 +132,15 @@ type Service struct {
 	Seccomp         *Seccomp  `json:"seccomp,omitempty"` // null = none
 	// Mounts are made in a mount namespace of the process's own, in this order.
 	// What the node mounts later is seen in it; what is mounted in it is not seen outside.
+	// With a Root the targets lie in that; the sources are always the node's.
 	Mounts []Mount `json:"mounts,omitempty"`
 }
 
 // Mount is a bind mount of a directory or, with File, of something else.
 type Mount struct {
-	Source   string `json:"source"`
+	Source string `json:"source"`
+	// Sub is a path in Source; symbolic links on its way may not lead out of Source.
+	Sub      string `json:"sub,omitempty"`
 	Target   string `json:"target"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
 	File     bool   `json:"file,omitempty"`
@@ -192,7 +198,7 @@ func Load(path string) (*Table, error) {
 	if err := json.Unmarshal(b, &t); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return &t, t.Check()
+	return &t, errors.Join(t.Check(), t.Resolved())
 }
 
 // Check reports the first rule of this package that the table breaks.
@@ -282,6 +288,12 @@ func (s *Service) check(tasks map[string]bool) error {
 		if m.Target == "/" {
 			return fmt.Errorf("mount of %s: nothing is mounted over /", m.Source)
 		}
+		if m.Sub != "" && (path.Clean(m.Sub) != m.Sub || !filepath.IsLocal(m.Sub)) {
+			return fmt.Errorf("mount of %s at %s: %q is not a path inside", m.Source, m.Target, m.Sub)
+		}
+	}
+	if err := s.Root.check(); err != nil {
+		return err
 	}
 	names := slices.Clone(s.Ambient)
 	if s.Capabilities != nil {

@@ -146,22 +146,12 @@ func (w *writer) context(f *file, s *pod.Service) error {
 	if s.Dir != "" {
 		f.service("WorkingDirectory", raw(s.Dir))
 	}
-	search := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	// What a runtime gives every container, and systemd does not, or something else.
-	for _, e := range []pod.Setting{{Name: "PATH", Value: search}, {Name: "HOME", Value: home(s)}} {
-		given := func(x pod.Setting) bool { return x.Name == e.Name }
-		if e.Value != "" && !slices.ContainsFunc(s.Env, given) && !slices.ContainsFunc(s.SecretEnv, given) {
-			f.service("Environment", Word(e.Name+"="+e.Value))
-		}
-	}
-	for _, e := range s.Env {
+	// What systemd does not give, or something else, before what may take its place.
+	for _, e := range append(s.UsualEnv(), s.Env...) {
 		f.service("Environment", Word(e.Name+"="+e.Value))
-		if e.Name == "PATH" && e.Value != "" {
-			search = e.Value
-		}
 	}
 	if !path.IsAbs(s.Argv[0]) {
-		f.service("ExecSearchPath", raw(search))
+		f.service("ExecSearchPath", raw(s.SearchPath()))
 	}
 	if len(s.SecretEnv) > 0 {
 		for _, e := range s.SecretEnv {
@@ -187,20 +177,6 @@ func (w *writer) context(f *file, s *pod.Service) error {
 	}
 	w.security(f, s)
 	return nil
-}
-
-// home is the variable HOME of who is no name, which systemd would look up: root's, and
-// what a runtime takes for a number that its image does not know.
-func home(s *pod.Service) string {
-	switch {
-	case s.Home != "":
-		return s.Home
-	case s.User == "" || s.User == "0":
-		return "/root"
-	case s.User[0] >= '0' && s.User[0] <= '9':
-		return "/"
-	}
-	return ""
 }
 
 func (w *writer) bringProbe(f *file) {

@@ -1,0 +1,157 @@
+package pod
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"garboard.local/init/table"
+)
+
+// inRecipe finds one image, called registry.example/a:1.
+func inRecipe(config string, files map[string]string) func(string) (*Image, error) {
+	fsys := fstest.MapFS{}
+	for name, text := range files {
+		f := &fstest.MapFile{Data: []byte(text), Mode: 0o644}
+		if strings.Contains(name, "bin/") {
+			f.Mode = 0o755
+		}
+		fsys[name] = f
+	}
+	return func(name string) (*Image, error) {
+		if name != "registry.example/a:1" {
+			return nil, fmt.Errorf("%s is no image of the recipe", name)
+		}
+		return &Image{Config: []byte(`{"config": ` + config + `}`), Layers: []string{"/images/top", "/images/below"}, Files: fsys}, nil
+	}
+}
+
+const rootImage = "    image: registry.example/a:1\n"
+
+// silentPod is podOf without a command, which the image gives.
+func silentPod(spec, container string) string {
+	return strings.Replace(podOf(spec, container), "    command: [/c]\n", "", 1)
+}
+
+// What a service of PID 1 is by its image, as under a container runtime, and by its
+// manifest where that says something.
+func TestRootImage(t *testing.T) {
+	files := map[string]string{"etc/passwd": passwd, "etc/group": group, "usr/local/bin/app": "", "usr/bin/app": "", "usr/bin/other": "", "usr/bin/plain": "", "opt/text": ""}
+	const config = `{"User": "app", "WorkingDir": "/srv", "Entrypoint": ["app", "-v"], "Cmd": ["serve"], "Env": ["A=image", "B=image"], "StopSignal": "SIGQUIT"}`
+	for _, tt := range []struct {
+		name, config, container string
+		see                     func(s table.Service) any
+		want                    string
+	}{
+		{"root", config, "", func(s table.Service) any { return *s.Root },
+			"{registry.example/a:1 /run/garboard/pods/ns_p/.roots/c [/usr/lib/garboard/pods/ns_p/.roots/c /images/top /images/below] /var/lib/garboard/pods/ns_p/.roots/c false}"},
+		{"entrypoint, looked up", config, "", func(s table.Service) any { return s.Command }, "[/usr/local/bin/app -v serve]"},
+		{"arguments", config, "    args: [x]\n", func(s table.Service) any { return s.Command }, "[/usr/local/bin/app -v x]"},
+		{"command", config, "    command: [other]\n", func(s table.Service) any { return s.Command }, "[/usr/bin/other]"},
+		{"by its own PATH", config, "    env: [{name: PATH, value: \"relative:/usr/bin\"}]\n", func(s table.Service) any { return s.Command[0] }, "/usr/bin/app"},
+		{"relative to the directory", config, "    command: [bin/x]\n", func(s table.Service) any { return s.Command[0] }, "/srv/bin/x"},
+		{"as it is", config, "    command: [/opt/x]\n", func(s table.Service) any { return s.Command[0] }, "/opt/x"},
+		{"user", config, "", func(s table.Service) any { return fmt.Sprint(s.User, ":", s.Group, " ", s.Groups) }, "100:101 [10 33]"},
+		{"user of the manifest", config, "    securityContext: {runAsUser: 7, runAsGroup: 8}\n", func(s table.Service) any { return fmt.Sprint(s.User, ":", s.Group, " ", s.Groups) }, "7:8 []"},
+		{"environment", config, "    env: [{name: B, value: own}]\n", func(s table.Service) any { return s.Env },
+			"[A=image B=own PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/srv/app]"},
+		{"home of nobody known", `{"Entrypoint": ["app"], "User": "5"}`, "", func(s table.Service) any { return s.Env[1] }, "HOME=/"},
+		{"directory", config, "", func(s table.Service) any { return s.Dir }, "/srv"},
+		{"directory of the manifest", config, "    workingDir: /tmp\n", func(s table.Service) any { return s.Dir }, "/tmp"},
+		{"signal", config, "", func(s table.Service) any { return s.StopSignal }, "3"},
+		{"rights", config, "", func(s table.Service) any { return strings.Join(*s.Capabilities, " ") }, strings.Join(usualCapabilities, " ")},
+		{"not privileged", config, "    securityContext: {privileged: false}\n", func(s table.Service) any { return len(*s.Capabilities) }, "9"},
+		{"privileged", config, "    securityContext: {privileged: true, capabilities: {drop: [ALL]}}\n", func(s table.Service) any { return fmt.Sprint(s.Capabilities == nil, s.Root.Host) }, "true true"},
+		{"read-only", config, "    securityContext: {readOnlyRootFilesystem: true}\n", func(s table.Service) any { return s.Root.Writes }, ""},
+		{"to be written to", config, "    securityContext: {readOnlyRootFilesystem: false}\n", func(s table.Service) any { return s.Root.Writes != "" }, "true"},
+		{"hook and probe, looked up", config, "    lifecycle: {preStop: {exec: {command: [other]}}}\n    livenessProbe: {exec: {command: [app, check]}}\n",
+			func(s table.Service) any { return fmt.Sprint(s.PreStop.Exec, s.Live.Exec) }, "[/usr/bin/other] [/usr/local/bin/app check]"},
+		{"volume at its own path", config, "    volumeMounts: [{name: h, mountPath: /h}]\n", func(s table.Service) any { return s.Mounts }, "[{/h  /h false false}]"},
+		{"part of a volume", config, "    volumeMounts: [{name: h, mountPath: /x, subPath: a/../b/}]\n", func(s table.Service) any { return s.Mounts }, ""},
+		{"part of a volume, plain", config, "    volumeMounts: [{name: h, mountPath: /x, subPath: a/b}]\n", func(s table.Service) any { return s.Mounts }, "[{/h a/b /x false false}]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, err := translate(t, silentPod("  volumes: [{name: h, hostPath: {path: /h}}]", rootImage+tt.container), Options{Target: Init, Images: inRecipe(tt.config, files)})
+			if tt.name == "part of a volume" {
+				if err == nil || !strings.Contains(err.Error(), "is not a path inside the volume") {
+					t.Errorf("error %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := Table([]*Plan{p})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprint(tt.see(c.Services[0])); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// What cannot be had is refused where it stands.
+func TestRootImageRefusals(t *testing.T) {
+	for _, tt := range []struct{ name, config, annotations, container, want string }{
+		{"no such image", `{}`, "", "    image: registry.example/b:1\n", ".image: registry.example/b:1 is no image of the recipe"},
+		{"nothing to run", `{}`, "", rootImage, "neither entrypoint nor command"},
+		{"no such program", `{"Entrypoint": ["absent"]}`, "", rootImage, `"absent" is no program in image registry.example/a:1`},
+		{"no program", `{"Entrypoint": ["text"], "Env": ["PATH=/opt"]}`, "", rootImage, "none of /opt has it"},
+		{"no user", `{"Entrypoint": ["/x"], "User": "nobody-known"}`, "", rootImage, "nobody-known"},
+		{"root where it must not be", `{"Entrypoint": ["/x"]}`, "", rootImage + "    securityContext: {runAsNonRoot: true}\n", "would run as root"},
+		{"no signal", `{"Entrypoint": ["/x"], "StopSignal": "?"}`, "", rootImage, "is no signal"},
+		{"no configuration", `{`, "", rootImage, "its configuration: "},
+		{"the runtime", `{"Entrypoint": ["/x"]}`, "garboard.local/role: runtime", rootImage, "the runtime mounts for the pods"},
+		{"a socket in the image", `{"Entrypoint": ["/x"]}`, "garboard.local/ready-socket: /run/x.sock", rootImage, "make the socket in a volume"},
+		{"mounts for others", `{"Entrypoint": ["/x"]}`, "", rootImage + "    securityContext: {privileged: true}\n    volumeMounts: [{name: h, mountPath: /h, mountPropagation: Bidirectional}]\n", "Bidirectional"},
+	} {
+		text := silentPod("  volumes: [{name: h, hostPath: {path: /h}}]", tt.container)
+		if tt.annotations != "" {
+			text = strings.Replace(text, "metadata: {name: p", "metadata: {annotations: {"+tt.annotations+"}, name: p", 1)
+		}
+		_, err := translate(t, text, Options{Target: Init, Images: inRecipe(tt.config, map[string]string{"opt/text": ""})})
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+// A socket in a volume is looked for where the node has it.
+func TestSocketInAVolume(t *testing.T) {
+	text := strings.Replace(silentPod("  volumes: [{name: v, emptyDir: {medium: Memory}}]", rootImage+"    volumeMounts: [{name: v, mountPath: /run/x}]\n"),
+		"metadata: {name: p", "metadata: {annotations: {garboard.local/ready-socket: /run/x/s/a.sock}, name: p", 1)
+	p, err := translate(t, text, Options{Target: Init, Images: inRecipe(`{"Entrypoint": ["/x"]}`, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Table([]*Plan{p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.Services[0].Ready.Unix, "/run/garboard/pods/ns_p/v/s/a.sock"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Without a recipe a manifest is translated as far as it says everything itself.
+func TestRootImageWithoutARecipe(t *testing.T) {
+	for container, want := range map[string]string{
+		"    command: [/x]\n": "", "": "is needed here", "    command: [x]\n": "must begin with an absolute path here",
+		"    command: [/x]\n    livenessProbe: {exec: {command: [check]}}\n": "must begin with an absolute path here",
+	} {
+		p, err := translate(t, silentPod("", rootImage+container), Options{Target: Init})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want %q", container, err, want)
+		}
+		if err != nil {
+			continue
+		}
+		c, err := Table([]*Plan{p})
+		if err != nil || c.Services[0].Root.Image != "registry.example/a:1" || len(c.Services[0].Root.Layers) != 0 {
+			t.Errorf("%q: %v %+v", container, err, c)
+		}
+	}
+}
