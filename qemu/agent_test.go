@@ -2,13 +2,14 @@ package qemu
 
 import (
 	"errors"
-	"strings"
+	"regexp"
 	"testing"
 )
 
 // A recipe's own service (recipes/node-exporter.yaml): its task first, then the
 // service, as its own user, in its limits; it comes back after it was killed, without
-// its task, and ends after the pods.
+// its task, and ends after the pods. Beside it run services with a container image
+// (qemu/testdata/services/rooted.yaml), which look at what they are given.
 func TestVMAgent(t *testing.T) { eachArch(t, agentIsAsItsManifestSays) }
 
 func agentIsAsItsManifestSays(t *testing.T, arch string) {
@@ -45,14 +46,25 @@ func agentIsAsItsManifestSays(t *testing.T, arch string) {
 		if err != nil {
 			return err
 		}
-		tasks := 0
-		for _, l := range b.Console.Lines() {
-			if own, ok := l.Own(); ok && strings.HasPrefix(own, "service node-exporter-port: started") {
-				tasks++
+		for _, w := range []struct {
+			line  string
+			times int
+		}{
+			{`^service node-exporter-port: started`, 1}, // a task, which its pod's restarts leave alone
+			{`^service rooted-foreign: done$`, 1},
+			{`^service rooted-plain: exited: exit status 7, restart in 1s$`, 1}, // as its first run is to
+			{`^service rooted-(plain|frozen): ended: exit status 0`, 2},
+			{`^service rooted-(plain|frozen): .*, SIGQUIT, at most 5s$`, 2}, // the image's signal
+		} {
+			n := 0
+			for _, l := range b.Console.Lines() {
+				if own, ok := l.Own(); ok && regexp.MustCompile(w.line).MatchString(own) {
+					n++
+				}
 			}
-		}
-		if tasks != 1 {
-			err = b.Console.Failure(nil, "the task was started %d times", tasks)
+			if n != w.times {
+				err = errors.Join(err, b.Console.Failure(nil, "%d lines are %q, want %d", n, w.line, w.times))
+			}
 		}
 		return errors.Join(err, b.judged())
 	})

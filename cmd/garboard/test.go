@@ -138,7 +138,7 @@ const (
 )
 
 // testRecipes are what node tests boot.
-var testRecipes = []string{"recipes/node.yaml", "recipes/test.yaml", "recipes/test-containerd.yaml", "recipes/test-agent.yaml"}
+var testRecipes = []string{"recipes/node.yaml", "recipes/test.yaml", "recipes/test-containerd.yaml"}
 
 func (g *global) testNode(ctx context.Context, flags buildFlags, run string, long bool) error {
 	o, stop, err := g.options()
@@ -156,7 +156,11 @@ func (g *global) testNode(ctx context.Context, flags buildFlags, run string, lon
 	if !long { // which boot every output that the recipes name
 		flags.outputs = []string{string(recipe.Initramfs), string(recipe.Raw), string(recipe.QCOW2), string(recipe.ISO)}
 	}
-	results, err := flags.build(ctx, g, files)
+	agent, err := agentRecipe(ctx, o, flags.output)
+	if err != nil {
+		return err
+	}
+	results, err := flags.build(ctx, g, append(files, agent))
 	if err != nil {
 		return err
 	}

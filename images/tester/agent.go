@@ -22,7 +22,7 @@ func init() {
 		if err := checkRunning(g); err != nil {
 			return err
 		}
-		return errors.Join(g.checkAgent(), checkFilter(g.host), checkAgentDir(g.host), g.checkAgentVolumes(), checkForbiddenCall(g.host), g.checkSameFilter(runtime.GOARCH), g.checkAgentRestart())
+		return errors.Join(g.checkAgent(), checkFilter(g.host), checkAgentDir(g.host), g.checkAgentVolumes(), g.checkRooted(), checkForbiddenCall(g.host), g.checkSameFilter(runtime.GOARCH), g.checkAgentRestart())
 	}, func(*guest) error { return send(systemSocket, cmdShutdown) }}
 }
 

@@ -39,6 +39,11 @@ func dispatch(args []string, say func(string, ...any)) error {
 			return fmt.Errorf("sigterm: %w", err)
 		}
 		return sigterm(d, say)
+	case "rooted":
+		if len(args) != 2 {
+			return fmt.Errorf("usage: tester rooted plain|frozen|alive")
+		}
+		return rooted(args[1], say)
 	case "stats":
 		return stats("/proc", 15*time.Second, say)
 	case "sleep":
@@ -54,5 +59,5 @@ func dispatch(args []string, say func(string, ...any)) error {
 		}
 		return write(args[1])
 	}
-	return fmt.Errorf("no pod %q: there are run, seccomp, sigterm, stats, say, sleep, tick, write", args[0])
+	return fmt.Errorf("no pod %q: there are run, rooted, seccomp, sigterm, stats, say, sleep, tick, write", args[0])
 }

@@ -312,8 +312,8 @@ func (s *service) spec(command []string) (Spec, error) {
 			return spec, err
 		}
 		spec.Argv, spec.Path = argv, self
-		if len(s.Mounts) > 0 {
-			spec.Dir = "" // it may be in one of them
+		if len(s.Mounts) > 0 || s.Root != nil {
+			spec.Dir = "" // it may be in one of them, or in the root
 		}
 	}
 	if s.log != nil {

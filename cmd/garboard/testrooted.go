@@ -1,0 +1,120 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"garboard.local/builder"
+	"garboard.local/builder/component"
+	"garboard.local/builder/recipe"
+	"garboard.local/builder/rootfs"
+	"garboard.local/builder/source/oci/ocitest"
+)
+
+// agentRecipe writes what TestVMAgent boots: recipes/test-agent.yaml with services that
+// have an image of others, as one that the test makes of Debian's packages is.
+func agentRecipe(ctx context.Context, o builder.Options, output string) (file string, err error) {
+	dir := filepath.Join(output, "agent-image")
+	var images []v1.Image
+	for _, arch := range recipe.Arches {
+		img, err := agentImage(ctx, o, arch)
+		if err != nil {
+			return "", fmt.Errorf("image of a service for %s: %w", arch, err)
+		}
+		images = append(images, img)
+	}
+	if err := ocitest.Layout(filepath.Join(dir, "layout"), ocitest.Index(images...)); err != nil {
+		return "", err
+	}
+	root, err := filepath.Rel(dir, o.Root)
+	if err != nil {
+		return "", err
+	}
+	file = filepath.Join(dir, "recipe.yaml")
+	text := fmt.Sprintf(`# Written by garboard test node.
+extends: %[1]s/recipes/test-agent.yaml
+name: test-agent
+images:
+  - {name: registry.example/team/agent:1, oci: ./layout, reason: services have it for their root directory}
+services:
+  - %[1]s/qemu/testdata/services/rooted.yaml
+`, filepath.ToSlash(root))
+	return file, os.WriteFile(file, []byte(text), 0o644)
+}
+
+// agentImage has a distribution's files below, with the links that those have, and a
+// program with its user above.
+func agentImage(ctx context.Context, o builder.Options, arch string) (v1.Image, error) {
+	debs, err := o.Lock.ToolClosure(arch, systemdTools)
+	if err != nil {
+		return nil, err
+	}
+	base, err := builder.FromPackages(ctx, o, arch, debs, []recipe.Package{{Name: "mount", Reason: "a program with libraries", Files: []string{"/usr/bin/mount"}}})
+	if err != nil {
+		return nil, err
+	}
+	own, err := component.Own(ctx, component.Options{Store: o.Store, Progress: o.Progress, RepoRoot: o.Root, GoVersion: goVersion(o.Lock)}, arch,
+		map[string]string{"tester": "./images/tester"})
+	if err != nil {
+		return nil, err
+	}
+	program, err := os.ReadFile(own["tester"].Path)
+	if err != nil {
+		return nil, err
+	}
+	const passwd = "root:x:0:0:root:/root:/bin/sh\n"
+	for _, e := range []rootfs.Entry{
+		rootfs.FromBytes("/etc/passwd", 0o644, []byte(passwd), "", "r"),
+		rootfs.FromBytes("/etc/mark", 0o644, []byte("of the lower layer"), "", "r"),
+		{Path: "/usr/bin/rolled", Kind: rootfs.Symlink, Mode: 0o777, Link: "/etc/alternatives/rolled", Reason: "as Debian has its alternatives"},
+		{Path: "/etc/alternatives/rolled", Kind: rootfs.Symlink, Mode: 0o777, Link: "/usr/bin/mount", Reason: "the same"},
+		{Path: "/etc/alternatives/gone", Kind: rootfs.Symlink, Mode: 0o777, Link: "/usr/bin/not-there", Reason: "leads nowhere, as some do"},
+		{Path: "/var/run", Kind: rootfs.Symlink, Mode: 0o777, Link: "/run", Reason: "as everywhere"},
+	} {
+		if err := base.Add(e); err != nil {
+			return nil, err
+		}
+	}
+	var lower bytes.Buffer
+	if err := base.WriteTar(&lower, o.Lock.Time); err != nil {
+		return nil, err
+	}
+	upper, err := tarOf(
+		tar.Header{Typeflag: tar.TypeReg, Name: "usr/local/bin/agent", Mode: 0o755}, string(program),
+		tar.Header{Typeflag: tar.TypeReg, Name: "etc/passwd", Mode: 0o644}, passwd+"app:x:4711:4712:an agent:/srv/app:/bin/false\n",
+		tar.Header{Typeflag: tar.TypeReg, Name: "etc/group", Mode: 0o644}, "root:x:0:\nwheel:x:10:root,app\napp:x:4712:\n",
+		tar.Header{Typeflag: tar.TypeReg, Name: "etc/mark", Mode: 0o644}, "of the upper layer",
+		tar.Header{Typeflag: tar.TypeReg, Name: "etc/resolv.conf", Mode: 0o644}, "# of whoever made the image\n",
+		tar.Header{Typeflag: tar.TypeDir, Name: "srv/app/", Mode: 0o700, Uid: 4711, Gid: 4712}, "",
+	)
+	if err != nil {
+		return nil, err
+	}
+	return mutate.Config(ocitest.Image(arch, lower.Bytes(), upper), v1.Config{
+		Entrypoint: []string{"agent"}, Cmd: []string{"rooted", "plain"}, User: "app", WorkingDir: "/srv/app", StopSignal: "SIGQUIT",
+		Env: []string{"PATH=/usr/local/bin:/usr/bin", "APP=of the image", "OWN=of the image"}, Volumes: map[string]struct{}{"/srv/app/data": {}},
+	})
+}
+
+// tarOf is an archive of headers, each with its content behind it.
+func tarOf(parts ...any) ([]byte, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	var errs []error
+	for i := 0; i+1 < len(parts); i += 2 {
+		h, text := parts[i].(tar.Header), parts[i+1].(string)
+		h.Size = int64(len(text))
+		errs = append(errs, w.WriteHeader(&h))
+		_, err := w.Write([]byte(text))
+		errs = append(errs, err)
+	}
+	return b.Bytes(), errors.Join(append(errs, w.Close())...)
+}
