@@ -49,15 +49,8 @@ func layoutArchive(t *testing.T, images ...v1.Image) string {
 	if err := ocitest.Layout(dir, ocitest.Index(images...)); err != nil {
 		t.Fatal(err)
 	}
-	files := map[string][]byte{}
-	if err := filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		rel, _ := filepath.Rel(dir, p)
-		files[rel], err = os.ReadFile(p)
-		return err
-	}); err != nil {
+	files, err := ocitest.Files(dir)
+	if err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "app.tar")

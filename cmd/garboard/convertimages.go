@@ -160,7 +160,7 @@ func (f *convertFlags) unpackImage(ctx context.Context, dir *unpack.Dir, n need)
 	if err != nil {
 		return unpack.Made{}, err
 	}
-	img, err := oci.Find(ctx, n.place, f.images.arch, temp)
+	img, err := oci.Find(ctx, n.place, oci.Choice{Arch: f.images.arch, Name: n.name}, temp)
 	if err != nil && strings.HasPrefix(n.place, "docker:") && ctx.Err() == nil {
 		err = fmt.Errorf("%w; docker login gives credentials, and --image %s=PLACE another place", err, n.name)
 	}
