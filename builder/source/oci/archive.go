@@ -16,16 +16,10 @@ var partRE = regexp.MustCompile(`^(oci-layout|index\.json|blobs/sha(256|512)/[0-
 // maxLayout bounds what a layout's archive may unpack to.
 const maxLayout = 8 << 30
 
-// layoutArchive says whether a file is an archive of an OCI layout, and not what
-// docker save writes.
-func layoutArchive(path string) (bool, error) {
-	is, err := holds(path, "oci-layout")
-	if err != nil {
-		err = fmt.Errorf("it is no archive (tar) of an image: %w", err)
-	}
-	return is, err
-}
+// layoutMark is the file that makes a layout of a directory, or of an archive.
+const layoutMark = "oci-layout"
 
+// holds says whether there is a file in an archive.
 func holds(path, name string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -38,7 +32,7 @@ func holds(path, name string) (bool, error) {
 			return false, nil
 		}
 		if err != nil {
-			return false, err
+			return false, fmt.Errorf("it is no archive (tar) of an image: %w", err)
 		}
 		if filepath.Clean(h.Name) == name {
 			return true, nil
@@ -60,7 +54,7 @@ func unpack(path, dir string) error {
 			return nil
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("it cannot be unpacked to its end: %w", err)
 		}
 		name := filepath.Clean(h.Name)
 		if h.Typeflag != tar.TypeReg || !partRE.MatchString(name) {
@@ -79,7 +73,7 @@ func unpack(path, dir string) error {
 		}
 		_, err = io.Copy(w, t)
 		if err := errors.Join(err, w.Close()); err != nil {
-			return err
+			return fmt.Errorf("%s in it: %w", name, err)
 		}
 	}
 }

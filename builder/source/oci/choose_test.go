@@ -193,19 +193,24 @@ func checkFile(t *testing.T, i *oci.Image, want string) {
 // What vouches for an image is looked at when it is opened.
 func TestDamage(t *testing.T) {
 	img := label("amd64", "one")
+	of := ocitest.Index(img)
+	list, lerr := of.Digest()
 	manifest, err := img.Digest()
 	config, cerr := img.ConfigName()
-	if err := errors.Join(err, cerr); err != nil {
+	if err := errors.Join(err, cerr, lerr); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
 		name   string
 		damage v1.Hash
 		want   string
-	}{{"manifest", manifest, "its manifest has digest sha256:"}, {"configuration", config, "its configuration has digest sha256:"}} {
-		for _, platform := range []string{"", "linux/amd64"} {
-			t.Run(c.name+" "+platform, func(t *testing.T) {
-				dir := layoutDir(t, item{what: img, platform: platform})
+	}{{"index", list, "its index has digest sha256:"}, {"manifest", manifest, "its manifest has digest sha256:"}, {"configuration", config, "its configuration has digest sha256:"}} {
+		for what, i := range map[string]item{"alone": {what: img}, "with its platform": {what: img, platform: "linux/amd64"}, "in an index": {what: of}} {
+			if c.damage == list && i.what != of {
+				continue
+			}
+			t.Run(c.name+" "+what, func(t *testing.T) {
+				dir := layoutDir(t, i)
 				blob := filepath.Join(dir, "blobs", c.damage.Algorithm, c.damage.Hex)
 				b, err := os.ReadFile(blob)
 				if err != nil {

@@ -71,11 +71,18 @@ func open(path string, w Choice, u unpacker) (*Image, error) {
 	if fi.IsDir() {
 		return openLayout(path, w)
 	}
-	isLayout, err := layoutArchive(path)
+	isLayout, err := holds(path, layoutMark)
 	if err != nil {
 		return nil, err
 	}
 	if !isLayout {
+		isDocker, err := holds(path, dockerList)
+		if err == nil && !isDocker {
+			err = fmt.Errorf("it holds neither %s nor %s: no tool has written an image there", layoutMark, dockerList)
+		}
+		if err != nil {
+			return nil, err
+		}
 		return openDocker(path, w)
 	}
 	dir, done, err := u(path)
@@ -105,12 +112,15 @@ func openLayout(dir string, w Choice) (*Image, error) {
 	return local(c, w)
 }
 
+// dockerList is the file with the list of the images in what docker save writes.
+const dockerList = "manifest.json"
+
 // openDocker opens what docker save writes.
 func openDocker(path string, w Choice) (*Image, error) {
 	opener := func() (io.ReadCloser, error) { return os.Open(path) }
 	man, err := tarball.LoadManifest(opener)
 	if err != nil {
-		return nil, fmt.Errorf("it holds neither oci-layout nor manifest.json: %w", err)
+		return nil, fmt.Errorf("its %s, which docker save writes: %w", dockerList, err)
 	}
 	c := &collector{arch: w.Arch}
 	for _, d := range man {

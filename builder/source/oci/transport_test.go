@@ -59,7 +59,7 @@ func TestFind(t *testing.T) {
 		{"oci:" + saved, "amd64", "", "", "is oci-archive:FILE"},
 		{"docker-archive:" + dir, "amd64", "", "", "is oci:DIR"},
 		{"docker-archive:" + saved + ":localhost/b:1", "amd64", "", "", "localhost/b:1"},
-		{"docker-archive:" + archive, "amd64", "", "", "neither oci-layout nor manifest.json"},
+		{"docker-archive:" + archive, "amd64", "", "", "its manifest.json, which docker save writes: file manifest.json not found"},
 		{"tar:" + saved, "amd64", "", "", "is no way to name one"},
 		{"alpine", "amd64", "", "", "name it as"},
 		{"docker:alpine", "amd64", "", "", "//REGISTRY"},

@@ -160,6 +160,23 @@ func Files(dir string) (map[string][]byte, error) {
 	return files, err
 }
 
+// Untar is what is in an archive of plain files, by name.
+func Untar(b []byte) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for t := tar.NewReader(bytes.NewReader(b)); ; {
+		h, err := t.Next()
+		if err == io.EOF {
+			return files, nil
+		}
+		if err == nil {
+			files[h.Name], err = io.ReadAll(t)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
 // Replace puts other bytes in the place of the blob that is the first layer of an image
 // in a layout.
 func Replace(dir string, img v1.Image, blob []byte) error {
