@@ -38,12 +38,12 @@ const (
 )
 
 func (c *candidate) grade(wanted string) int {
-	switch tag := tagOf(wanted); {
+	switch {
 	case slices.Contains(c.names, wanted), slices.Contains(c.refs, wanted):
 		return byLetter
 	case slices.ContainsFunc(slices.Concat(c.names, c.refs), func(n string) bool { return meaning(n) != "" && meaning(n) == meaning(wanted) }):
 		return byMeaning
-	case tag != "" && len(c.names) == 0 && slices.Contains(c.refs, tag):
+	case len(c.names) == 0 && slices.Contains(c.refs, tagOf(wanted)):
 		return byTag
 	}
 	return unfit

@@ -135,6 +135,10 @@ func TestChoice(t *testing.T) {
 		{"in an index of the name", layoutDir(t, item{what: ocitest.Index(one, arm), ref: "1"}, ref("2", two)), "localhost/x:1", false, "one", ""},
 		{"attestations and signatures are none", layoutDir(t, ref("1", one), item{what: two, ref: "1", platform: "unknown/unknown"}, ref("1", artifact)), "localhost/x:1", false, "one", ""},
 		{"a configuration knows better than an index", layoutDir(t, item{what: arm, platform: "linux/amd64"}, ref("", one)), "", false, "one", ""},
+		{"a tag is no short name", layoutDir(t, ref("nginx", one), ref("2", two)), "docker.io/library/nginx:latest", false, "", "none is named docker.io/library/nginx:latest"},
+		{"a short name in a layout", layoutDir(t, ref("nginx:latest", one), ref("2", two)), "docker.io/library/nginx:latest", false, "one", ""},
+		{"attestations are for no platform", layoutDir(t, ref("1", arm), item{what: two, platform: "unknown/unknown"}), "", false, "", "only for linux/arm64; fetch"},
+		{"a signature alone", layoutDir(t, ref("1", artifact)), "", false, "", "it holds no image"},
 		{"nothing", layoutDir(t), "localhost/x:1", false, "", "it holds no image"},
 		{"nothing for it", layoutDir(t, ref("1", arm), item{what: one, platform: "windows/amd64"}), "localhost/x:1", true, "", "no image for linux/amd64, only for linux/arm64, windows/amd64; fetch it with --platform linux/amd64"},
 		{"saved for another", savedFile(t, map[string]v1.Image{"localhost/x:1": arm}), "localhost/x:1", false, "", "no image for linux/amd64, only for linux/arm64; fetch it with --platform linux/amd64"},
@@ -187,6 +191,27 @@ func checkFile(t *testing.T, i *oci.Image, want string) {
 	}
 	if sum.String() != i.Sum {
 		t.Errorf("it stands for %s, which has %s", i.Sum, sum)
+	}
+}
+
+// A configuration that knows more layers than there are is no image's.
+func TestLayers(t *testing.T) {
+	img := label("amd64", "one")
+	c, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = c.DeepCopy()
+	c.RootFS.DiffIDs = append(c.RootFS.DiffIDs, c.RootFS.DiffIDs[0])
+	if img, err = mutate.ConfigFile(img, c); err != nil {
+		t.Fatal(err)
+	}
+	i, err := oci.Open(layoutDir(t, item{what: img}), amd64, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := i.Verify(); err == nil || !strings.Contains(err.Error(), "it has 1 layers, and its configuration knows 2: the image is damaged") {
+		t.Errorf("error %v", err)
 	}
 }
 
