@@ -31,7 +31,7 @@ type images struct {
 }
 
 // fetchImages brings what recipes name in registries into the cache, and opens the
-// images of others: what is wrong with one is said before minutes of compiling.
+// images of others. What is wrong with one ends the build while others still compile.
 func (b *build) fetchImages(ctx context.Context) error {
 	b.images.from = map[string]*oci.Image{}
 	for _, m := range slices.Concat(b.recipe.Images, b.recipe.Disk.Images) {
