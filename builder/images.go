@@ -14,7 +14,6 @@ import (
 	"garboard.local/builder/report"
 	"garboard.local/builder/rootfs"
 	"garboard.local/builder/source/oci"
-	"garboard.local/builder/store"
 )
 
 // Where the read-only image stores are that the runtime uses in place. The
@@ -26,59 +25,44 @@ const (
 
 // images are the container images of a node.
 type images struct {
-	from       map[string]string // of a recipe's oci: where the image lies now
-	root, data []rootfs.Entry    // the two stores
+	from       map[string]*oci.Image // images of others, by their names
+	root, data []rootfs.Entry        // the two stores
 	listed     []report.ContainerImage
 	views      map[string]preload.View // of the root store, by name
 }
 
-// fetchImages brings what recipes name in registries into the cache, and archives
-// of layouts into a form that can be read anywhere in it.
+// fetchImages brings what recipes name in registries into the cache, and opens the
+// images of others. What is wrong with one ends the build while others still compile.
 func (b *build) fetchImages(ctx context.Context) error {
-	b.images.from = map[string]string{}
+	b.images.from = map[string]*oci.Image{}
 	for _, m := range slices.Concat(b.recipe.Images, b.recipe.Disk.Images) {
-		if err := preload.CheckName(m.Name); err != nil { // before minutes of compiling
+		if err := preload.CheckName(m.Name); err != nil {
 			return fmt.Errorf("container image: %w", err)
 		}
 		if m.OCI == "" {
 			continue
 		}
-		dir, err := b.fetchImage(ctx, m.OCI)
+		img, err := b.openImage(ctx, m)
 		if err != nil {
 			return fmt.Errorf("container image %s: %w", m.Name, err)
 		}
-		b.images.from[m.OCI] = dir
+		b.images.from[m.Name] = img
 	}
 	return nil
 }
 
-func (b *build) fetchImage(ctx context.Context, ref string) (file string, err error) {
-	if !recipe.LocalOCI(ref) {
-		digest, err := b.Lock.Digest(ref, b.arch)
-		if err != nil {
-			return "", err
-		}
-		t := b.Progress.Start("fetch", "image "+ref, 0)
-		dir, cached, err := b.Store.Action(ctx, store.Key("oci layout 1", digest), func(ctx context.Context, dir string) error {
-			img, err := oci.Pull(ctx, ref, digest, b.arch)
-			if err != nil {
-				return err
-			}
-			return img.Layout(dir)
-		})
-		finish(t, cached, err, dir)
-		return dir, err
+func (b *build) openImage(ctx context.Context, m recipe.Image) (*oci.Image, error) {
+	if recipe.LocalOCI(m.OCI) {
+		return oci.OpenCached(ctx, b.Store, m.OCI, oci.Choice{Arch: b.arch, Name: m.Name})
 	}
-	isLayout, err := oci.LayoutArchive(ref)
-	if err != nil || !isLayout {
-		return ref, err
-	}
-	sum, err := store.HashFile(ref)
+	digest, err := b.Lock.Digest(m.OCI, b.arch)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	dir, _, err := b.Store.Action(ctx, store.Key("oci archive 1", sum), func(_ context.Context, dir string) error { return oci.Unpack(ref, dir) })
-	return dir, err
+	t := b.Progress.Start("fetch", "image "+m.OCI, 0)
+	img, cached, err := oci.Fetch(ctx, b.Store, m.OCI, digest, b.arch)
+	finish(t, cached, err, "")
+	return img, err
 }
 
 // layImages makes the read-only image stores.
@@ -145,7 +129,7 @@ func storeEntry(e preload.Entry) (x rootfs.Entry, err error) {
 // wanted is an image as preload wants it.
 func (b *build) wanted(m recipe.Image) preload.Image {
 	if m.OCI != "" {
-		return preload.Image{Name: m.Name, From: b.images.from[m.OCI]}
+		return preload.Image{Name: m.Name, From: b.images.from[m.Name]}
 	}
 	o := b.own[programName(m.Program)]
 	program := "/" + path.Base(m.Program)

@@ -49,15 +49,8 @@ func layoutArchive(t *testing.T, images ...v1.Image) string {
 	if err := ocitest.Layout(dir, ocitest.Index(images...)); err != nil {
 		t.Fatal(err)
 	}
-	files := map[string][]byte{}
-	if err := filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		rel, _ := filepath.Rel(dir, p)
-		files[rel], err = os.ReadFile(p)
-		return err
-	}); err != nil {
+	files, err := ocitest.Files(dir)
+	if err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "app.tar")
@@ -140,6 +133,41 @@ func TestImagesOfOthers(t *testing.T) {
 	if len(all) != 3 || all[0].Name != "example.com/archive:1" || all[0].Source != "app.tar" || all[0].Store != dataStore ||
 		all[1].Store != rootStore || all[2].SourceDigest != digest.String() || all[2].Digest != digest.String() {
 		t.Errorf("listed: %+v", all)
+	}
+}
+
+// Several images for one architecture in one place are told apart by the recipe's names.
+func TestImagesByName(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "save.tar")
+	if err := ocitest.Saved(file, map[string]v1.Image{"example.com/a:1": app("one")[0], "example.com/a:2": app("two")[0], "example.com/a:3": app("three")[1]}); err != nil {
+		t.Fatal(err)
+	}
+	b := imageBuild(t, recipe.Recipe{
+		Images: []recipe.Image{{Name: "example.com/a:2", OCI: file, Reason: "r"}},
+		Disk:   recipe.Disk{Images: []recipe.Image{{Name: "example.com/a:1", OCI: file, Reason: "r"}}},
+	})
+	if err := b.fetchImages(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.layImages(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for want, list := range map[string][]rootfs.Entry{"two": b.images.root, "one": b.images.data} {
+		found := 0
+		for _, e := range list {
+			if strings.HasSuffix(e.Path, "/diff/bin/app") {
+				if found++; content(t, &e) != want {
+					t.Errorf("%s is %s, want %s", e.Path, content(t, &e), want)
+				}
+			}
+		}
+		if found != 1 {
+			t.Errorf("%s is there %d times", want, found)
+		}
+	}
+	b.recipe.Images[0].Name = "example.com/a:3" // for another architecture
+	if err := b.fetchImages(t.Context()); err == nil || !strings.Contains(err.Error(), "container image example.com/a:3: image "+file+": it holds 2 images for linux/amd64 and none is named example.com/a:3") {
+		t.Errorf("not there: %v", err)
 	}
 }
 

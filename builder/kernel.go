@@ -56,7 +56,7 @@ func (b *build) kernelSource(ctx context.Context) (*kernel.Source, error) {
 
 // KernelFile is the kernel of an image laid out as LinuxKit's in a file or directory.
 func KernelFile(ctx context.Context, o Options, file, arch string) (*kernel.Source, error) {
-	img, err := oci.Open(file, arch, o.Store.Temp(""))
+	img, err := oci.Open(file, oci.Choice{Arch: arch}, o.Store.Temp(""))
 	if err != nil {
 		return nil, err
 	}

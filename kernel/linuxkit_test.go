@@ -190,15 +190,7 @@ func TestLocalImages(t *testing.T) {
 	if err := ocitest.Layout(layout, ocitest.Index(img, ocitest.Image("arm64", ocitest.Tar(files{"kernel": kerneltest.Image("6.1.2", nil)})))); err != nil {
 		t.Fatal(err)
 	}
-	content := files{}
-	err := filepath.Walk(layout, func(p string, fi os.FileInfo, err error) error {
-		if err != nil || fi.IsDir() {
-			return err
-		}
-		rel, _ := filepath.Rel(layout, p)
-		content[rel], err = os.ReadFile(p)
-		return err
-	})
+	content, err := ocitest.Files(layout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +200,7 @@ func TestLocalImages(t *testing.T) {
 	}
 	sums := map[string]bool{}
 	for _, p := range []string{layout, archive} {
-		i, err := oci.Open(p, "amd64", dir)
+		i, err := oci.Open(p, oci.Choice{Arch: "amd64"}, dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,20 +218,12 @@ func TestLocalImages(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(dir, "oci-*")); len(left) != 0 {
 		t.Errorf("%v is left", left)
 	}
-	layers, err := img.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := layers[0].Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
 	// The same content under another compression is the same; other content is not.
 	for name, b := range map[string][]byte{"other content": kerneltest.Gzip(ocitest.Tar(files{"kernel": nil})), "no content": nil} {
-		if err := os.WriteFile(filepath.Join(layout, "blobs/sha256", h.Hex), b, 0o644); err != nil {
+		if err := ocitest.Replace(layout, img, b); err != nil {
 			t.Fatal(err)
 		}
-		i, err := oci.Open(layout, "amd64", dir)
+		i, err := oci.Open(layout, oci.Choice{Arch: "amd64"}, dir)
 		if err == nil {
 			err = i.Verify()
 		}
@@ -258,7 +242,7 @@ func TestLocalImages(t *testing.T) {
 	} {
 		_ = os.WriteFile(filepath.Join(dir, "text"), bytes.Repeat([]byte("text\n"), 500), 0o644)
 		_ = os.WriteFile(filepath.Join(dir, "other.tar"), ocitest.Tar(files{"a": nil}), 0o644)
-		if _, err := oci.Open(c.path, c.arch, dir); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := oci.Open(c.path, oci.Choice{Arch: c.arch}, dir); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

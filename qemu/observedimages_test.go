@@ -33,7 +33,7 @@ func TestVMLongSystemdImages(t *testing.T) {
 	if err := ocitest.Layout(from, ocitest.Index(ocitest.Image("amd64", ocitest.Programs(map[string][]byte{"observer": b})))); err != nil {
 		t.Fatal(err)
 	}
-	img, err := oci.Find(t.Context(), "oci:"+from, "amd64", t.TempDir())
+	img, err := oci.Find(t.Context(), "oci:"+from, oci.Choice{Arch: "amd64"}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

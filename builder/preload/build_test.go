@@ -17,6 +17,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"garboard.local/builder/source/oci"
+	"garboard.local/builder/source/oci/ocitest"
 	"garboard.local/builder/store"
 )
 
@@ -215,8 +217,7 @@ func TestBuildErrors(t *testing.T) {
 		{"short name", "amd64", []Image{with(func(i *Image) { i.Name = "nginx" })}, `did you mean "docker.io/library/nginx:latest"?`},
 		{"architecture", "riscv64", []Image{good}, `no nodes of architecture "riscv64"`},
 		{"no layers", "amd64", []Image{{Name: good.Name}}, "it has no layers"},
-		{"layers and archive", "amd64", []Image{with(func(i *Image) { i.From = "x.tar" })}, "both layers and an archive x.tar"},
-		{"missing archive", "amd64", []Image{{Name: good.Name, From: "no/such/layout"}}, "no/such/layout: no such file"},
+		{"layers and archive", "amd64", []Image{with(func(i *Image) { i.From = &oci.Image{Name: "x.tar"} })}, "both layers and an image x.tar"},
 		{"climbing path", "amd64", []Image{file(LayerFile{Path: "/a/../../etc/passwd", Source: "x"})}, "has a .. in it"},
 		{"path twice", "amd64", []Image{file(LayerFile{Path: "app", Source: "x"})}, `two files for "/app"`},
 		{"below a file", "amd64", []Image{file(LayerFile{Path: "/app/x", Type: TypeDir})}, `"app/x" lies below "app", which is a file`},
@@ -260,10 +261,10 @@ func TestUnixMode(t *testing.T) {
 // also a file where a directory was.
 func TestView(t *testing.T) {
 	layers := [][]byte{
-		archive(t, directory("./"), regular("bin/app", "one"), directory("d"), regular("d/x", "1"), symlink("l", "bin/app"), tar.Header{Typeflag: tar.TypeDir, Name: "own/", Mode: 0o711, Uid: 7}),
-		archive(t, regular("bin/app", "two"), regular("d", "a file now"), regular("own/more", "2")),
+		ocitest.Layer(ocitest.Dir("./"), ocitest.File("bin/app", "one"), ocitest.Dir("d"), ocitest.File("d/x", "1"), ocitest.Symlink("l", "bin/app"), tar.Header{Typeflag: tar.TypeDir, Name: "own/", Mode: 0o711, Uid: 7}),
+		ocitest.Layer(ocitest.File("bin/app", "two"), ocitest.File("d", "a file now"), ocitest.File("own/more", "2")),
 	}
-	entries, infos, err := Build([]Image{{Name: "localhost/two:1", From: ociLayout(t, map[string]v1.Image{"1": image(t, "arm64", layers...)})}}, epoch, "arm64", blobs(t))
+	entries, infos, err := Build([]Image{{Name: "localhost/two:1", From: layoutOf(t, image(t, "arm64", layers...))}}, epoch, "arm64", blobs(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package preload
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -10,6 +11,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"garboard.local/builder/source/oci"
 )
 
 // compose makes an image of trees, bottom first. Of cfg it takes everything
@@ -55,31 +58,34 @@ func (m *maker) compose(trees []tree, cfg v1.ConfigFile) (*picture, error) {
 
 // develop makes a picture of an image that arrived from elsewhere: as it is
 // where the store can express it, flattened where not.
-func (m *maker) develop(src *source) (*picture, error) {
-	cfg, err := v1.ParseConfigFile(bytes.NewReader(src.config))
+func (m *maker) develop(src *oci.Image) (*picture, error) {
+	cfg, err := v1.ParseConfigFile(bytes.NewReader(src.ConfigBytes))
+	if err != nil {
+		return nil, fmt.Errorf("its configuration: %w", err)
+	}
+	if cfg.OS != "linux" || cfg.Architecture != m.arch {
+		return nil, fmt.Errorf("it is for %s/%s, and the store for linux/%s", cfg.OS, cfg.Architecture, m.arch)
+	}
+	layers, diffIDs, err := oci.Layers(src)
 	if err != nil {
 		return nil, err
 	}
-	layers, err := src.img.Layers()
-	if err != nil {
-		return nil, err
+	if len(layers) == 0 {
+		return nil, errors.New("it has 0 layers; a container image has at least one")
 	}
-	if len(layers) != len(cfg.RootFS.DiffIDs) || len(layers) == 0 {
-		return nil, fmt.Errorf("the image has %d layers and its configuration %d; a container image has as many, and at least one", len(layers), len(cfg.RootFS.DiffIDs))
-	}
-	pic := &picture{config: src.config, manifest: src.manifest, created: cfg.Created.UTC()}
+	pic := &picture{config: src.ConfigBytes, manifest: src.ManifestBytes, created: cfg.Created.UTC()}
 	if pic.created.IsZero() {
 		pic.created = m.epoch
 	}
 	var raws []*raw
 	odd := false
 	for i, vl := range layers {
-		l, r, err := m.developLayer(vl, src.manifest != nil)
+		l, r, err := m.developLayer(vl, src.ManifestBytes != nil)
+		if err == nil {
+			err = oci.Same("unpacked it", l.diffID, diffIDs[i])
+		}
 		if err != nil {
 			return nil, fmt.Errorf("layer %d: %w", i, err)
-		}
-		if l.diffID != cfg.RootFS.DiffIDs[i] {
-			return nil, fmt.Errorf("layer %d has digest %s and the configuration says %s: the image is damaged, fetch it again", i, l.diffID, cfg.RootFS.DiffIDs[i])
 		}
 		odd = odd || r.odd()
 		raws, pic.layers = append(raws, r), append(pic.layers, l)
@@ -137,8 +143,8 @@ func (m *maker) developLayer(vl v1.Layer, compressed bool) (*layer, *raw, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	if got != want {
-		return nil, nil, fmt.Errorf("blob %s has digest %s: the layout is damaged, fetch it again", want, got)
+	if err := oci.Same("its blob", got, want); err != nil {
+		return nil, nil, err
 	}
 	l.blob, l.blobSize, l.compression = got, size, compression(magic.Bytes())
 	return l, files, nil

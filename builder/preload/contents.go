@@ -11,6 +11,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"garboard.local/builder/source/oci"
 )
 
 // Types that a container's root directory can hold beside those of a root image.
@@ -93,22 +95,15 @@ type ContentsOptions struct {
 // are in a blob of its own, which hard links share. What the layers hold is compared
 // with the digests in the image's configuration.
 func Contents(ctx context.Context, img v1.Image, o ContentsOptions) ([]Entry, error) {
-	config, err := img.ConfigFile()
-	if err != nil {
-		return nil, fmt.Errorf("its configuration: %w", err)
-	}
-	layers, err := img.Layers()
+	layers, diffIDs, err := oci.Layers(img)
 	if err != nil {
 		return nil, err
-	}
-	if len(layers) != len(config.RootFS.DiffIDs) {
-		return nil, fmt.Errorf("it is damaged: %d layers, and its configuration knows %d", len(layers), len(config.RootFS.DiffIDs))
 	}
 	w := want{all: true, left: &left{bytes: o.Bytes, entries: o.Entries, limitBytes: o.Bytes, limitEntries: o.Entries}}
 	stream := &left{bytes: o.Bytes + o.Entries*tarOverhead, entries: 1<<63 - 1, limitBytes: o.Bytes}
 	var raws []*raw
 	for i, l := range layers {
-		r, err := contentsOf(ctx, l, o, w, stream, config.RootFS.DiffIDs[i])
+		r, err := contentsOf(ctx, l, o, w, stream, diffIDs[i])
 		if err != nil {
 			return nil, fmt.Errorf("layer %d: %w", i, err)
 		}
@@ -145,10 +140,7 @@ func contentsOf(ctx context.Context, vl v1.Layer, o ContentsOptions, w want, str
 	if err != nil {
 		return nil, err
 	}
-	if l.diffID != diffID {
-		return nil, fmt.Errorf("it unpacks to %s, not to %s as the configuration says: the image is damaged, fetch it again", l.diffID, diffID)
-	}
-	return files, nil
+	return files, oci.Same("unpacked it", l.diffID, diffID)
 }
 
 // bounded ends a reader by the context, and by a limit.

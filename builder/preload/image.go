@@ -7,18 +7,19 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"garboard.local/builder/source/oci"
 )
 
 // Image is one container image that goes into the store. It comes either from
-// Layers and Config, or from what From names.
+// Layers and Config, or from From.
 type Image struct {
 	Name   string  // fully qualified with tag: localhost/garboard/pause:1
 	Config Config  //
 	Layers []Layer // bottom first
 
-	// From is an OCI layout directory or a docker-archive tarball (docker save)
-	// that holds the image, for the store's architecture among others or alone.
-	From string
+	// From is an image of others, opened and for the store's architecture.
+	From *oci.Image
 }
 
 // Config is what the runtime reads from an image's configuration (OCI image
@@ -82,16 +83,16 @@ func (p *picture) id() string { return sum(p.config).Hex }
 // load makes a picture of an image of either kind.
 func (m *maker) load(img Image) (*picture, error) {
 	switch {
-	case img.From != "" && len(img.Layers) > 0:
-		return nil, fmt.Errorf("it has both layers and an archive %s: leave one of them out", img.From)
-	case img.From != "":
-		src, err := m.open(img)
+	case img.From != nil && len(img.Layers) > 0:
+		return nil, fmt.Errorf("it has both layers and an image %s to take them from: leave one of them out", img.From.Name)
+	case img.From != nil:
+		pic, err := m.develop(img.From)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", img.From.Name, err)
 		}
-		return m.develop(src)
+		return pic, nil
 	case len(img.Layers) == 0:
-		return nil, fmt.Errorf("it has no layers and names no archive to take them from")
+		return nil, fmt.Errorf("it has no layers and names no image to take them from")
 	}
 	var trees []tree
 	for i, l := range img.Layers {

@@ -9,125 +9,78 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
-	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"garboard.local/builder/source/oci"
+	"garboard.local/builder/source/oci/ocitest"
 )
 
-// archive is a tar of headers; the content of a regular file is its Linkname.
-func archive(t testing.TB, headers ...tar.Header) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for _, h := range headers {
-		body := ""
-		if h.Typeflag == tar.TypeReg {
-			body, h.Linkname = h.Linkname, ""
-			h.Size = int64(len(body))
-		}
-		if h.Mode == 0 {
-			h.Mode = 0o755
-		}
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
-		io.WriteString(w, body)
-	}
-	w.Close()
-	return b.Bytes()
-}
-
-func regular(p, content string) tar.Header {
-	return tar.Header{Typeflag: tar.TypeReg, Name: p, Linkname: content}
-}
-func directory(p string) tar.Header { return tar.Header{Typeflag: tar.TypeDir, Name: p} }
-func symlink(p, to string) tar.Header {
-	return tar.Header{Typeflag: tar.TypeSymlink, Name: p, Linkname: to}
-}
-
-// image is an OCI image of gzipped layers.
+// image is an image with an entrypoint.
 func image(t testing.TB, arch string, layers ...[]byte) v1.Image {
 	t.Helper()
-	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	for _, b := range layers {
-		l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }, tarball.WithMediaType(types.OCILayer))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if img, err = mutate.AppendLayers(img, l); err != nil {
-			t.Fatal(err)
-		}
-	}
+	img := ocitest.Image(arch, layers...)
 	cfg, err := img.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg = cfg.DeepCopy()
-	cfg.OS, cfg.Architecture, cfg.Config.Entrypoint = "linux", arch, []string{"/bin/app"}
+	cfg.Config.Entrypoint = []string{"/bin/app"}
 	if img, err = mutate.ConfigFile(img, cfg); err != nil {
 		t.Fatal(err)
 	}
 	return img
 }
 
-// ociLayout writes images into a layout directory, each under a tag.
-func ociLayout(t testing.TB, images map[string]v1.Image) string {
+// layoutOf is an image in a layout directory, opened.
+func layoutOf(t testing.TB, img v1.Image) *oci.Image {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "layout")
-	p, err := layout.Write(dir, empty.Index)
+	return open(t, ocitest.Named, img)
+}
+
+// saved is an image as docker save writes it, opened.
+func saved(t testing.TB, img v1.Image) *oci.Image {
+	t.Helper()
+	return open(t, ocitest.Saved, img)
+}
+
+func open(t testing.TB, write func(string, map[string]v1.Image) error, img v1.Image) *oci.Image {
+	t.Helper()
+	cfg, err := img.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for ref, img := range images {
-		if err := p.AppendImage(img, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": ref})); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
-func dockerArchive(t testing.TB, images map[string]v1.Image) string {
-	t.Helper()
-	p := filepath.Join(t.TempDir(), "save.tar")
-	byTag := map[name.Tag]v1.Image{}
-	for ref, img := range images {
-		tag, err := name.NewTag(ref)
-		if err != nil {
-			t.Fatal(err)
-		}
-		byTag[tag] = img
-	}
-	if err := tarball.MultiWriteToFile(p, byTag); err != nil {
+	place := filepath.Join(t.TempDir(), "image")
+	if err := write(place, map[string]v1.Image{"localhost/whatever:9": img}); err != nil {
 		t.Fatal(err)
 	}
-	return p
+	i, err := oci.Open(place, oci.Choice{Arch: cfg.Architecture}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
 }
 
 // plainLayers can lie above each other as they are.
 func plainLayers(t testing.TB) [][]byte {
 	return [][]byte{
-		archive(t, directory("./"), tar.Header{Typeflag: tar.TypeDir, Name: "bin/", Mode: 0o711, Uid: 7}, regular("bin/app", "one"), symlink("sh", "bin/app"),
-			tar.Header{Typeflag: tar.TypeLink, Name: "bin/hard", Linkname: "bin/app"}, regular("big", strings.Repeat("big", 3000))),
-		archive(t, regular("bin/app", "two"), regular("/etc/conf", "")),
+		ocitest.Layer(ocitest.Dir("./"), tar.Header{Typeflag: tar.TypeDir, Name: "bin/", Mode: 0o711, Uid: 7}, ocitest.File("bin/app", "one"), ocitest.Symlink("sh", "bin/app"),
+			tar.Header{Typeflag: tar.TypeLink, Name: "bin/hard", Linkname: "bin/app"}, ocitest.File("big", strings.Repeat("big", 3000))),
+		ocitest.Layer(ocitest.File("bin/app", "two"), ocitest.File("/etc/conf", "")),
 	}
 }
 
 // oddLayers need flattening: a whiteout, an opaque directory, one path twice.
 func oddLayers(t testing.TB) [][]byte {
 	return [][]byte{
-		archive(t, directory("a"), regular("a/gone", "1"), directory("a/sub"), regular("a/sub/x", "1"), directory("o"), regular("o/old", "1"), regular("bin/app", "one")),
-		archive(t, regular("a/.wh.gone", ""), regular("a/.wh.sub", ""), directory("o"), regular("o/.wh..wh..opq", ""), regular("o/new", "2"), regular("t", "1"), regular("t", "2")),
+		ocitest.Layer(ocitest.Dir("a"), ocitest.File("a/gone", "1"), ocitest.Dir("a/sub"), ocitest.File("a/sub/x", "1"), ocitest.Dir("o"), ocitest.File("o/old", "1"), ocitest.File("bin/app", "one")),
+		ocitest.Layer(ocitest.File("a/.wh.gone", ""), ocitest.File("a/.wh.sub", ""), ocitest.Dir("o"), ocitest.File("o/.wh..wh..opq", ""), ocitest.File("o/new", "2"), ocitest.File("t", "1"), ocitest.File("t", "2")),
 	}
 }
 
 func TestLayoutKeepsDigestAndLayers(t *testing.T) {
 	img := image(t, "arm64", plainLayers(t)...)
-	dir := ociLayout(t, map[string]v1.Image{"1": img, "2": image(t, "arm64", plainLayers(t)[0]), "other": image(t, "amd64", plainLayers(t)...)})
-	entries, infos, err := Build([]Image{{Name: "localhost/two:1", From: dir}}, epoch, "arm64", blobs(t))
+	entries, infos, err := Build([]Image{{Name: "localhost/two:1", From: layoutOf(t, img)}}, epoch, "arm64", blobs(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +108,7 @@ func TestLayoutKeepsDigestAndLayers(t *testing.T) {
 
 func TestWhiteoutsAreFlattened(t *testing.T) {
 	img := image(t, "amd64", oddLayers(t)...)
-	entries, infos, err := Build([]Image{{Name: "localhost/odd:1", From: ociLayout(t, map[string]v1.Image{"1": img})}}, epoch, "amd64", blobs(t))
+	entries, infos, err := Build([]Image{{Name: "localhost/odd:1", From: layoutOf(t, img)}}, epoch, "amd64", blobs(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,51 +130,52 @@ func TestWhiteoutsAreFlattened(t *testing.T) {
 func TestDockerArchiveKeepsID(t *testing.T) {
 	img := image(t, "amd64", plainLayers(t)...)
 	id, _ := img.ConfigName()
-	for _, images := range []map[string]v1.Image{
-		{"localhost/whatever:9": img},
-		{"localhost/two:1": img, "localhost/two:2": image(t, "amd64", plainLayers(t)[0])},
-	} {
-		_, infos, err := Build([]Image{{Name: "localhost/two:1", From: dockerArchive(t, images)}}, epoch, "amd64", blobs(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if infos[0].ID != id.Hex {
-			t.Errorf("ID %s, want %s", infos[0].ID, id.Hex)
-		}
+	_, infos, err := Build([]Image{{Name: "localhost/two:1", From: saved(t, img)}}, epoch, "amd64", blobs(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if infos[0].ID != id.Hex {
+		t.Errorf("ID %s, want %s", infos[0].ID, id.Hex)
 	}
 }
 
 func TestSourceErrors(t *testing.T) {
-	two := map[string]v1.Image{"localhost/x:1": image(t, "amd64", plainLayers(t)...), "localhost/x:2": image(t, "amd64", plainLayers(t)[0])}
-	damaged := ociLayout(t, map[string]v1.Image{"1": two["localhost/x:2"]})
-	layers, _ := two["localhost/x:2"].Layers()
-	d, _ := layers[0].Digest()
-	other, _ := image(t, "amd64", plainLayers(t)[1]).Layers()
-	r, _ := other[0].Compressed()
-	b, _ := io.ReadAll(r)
-	if err := os.WriteFile(filepath.Join(damaged, "blobs", d.Algorithm, d.Hex), b, 0o600); err != nil {
+	damaged := func(layer []byte) *oci.Image {
+		i := layoutOf(t, image(t, "amd64", plainLayers(t)[0]))
+		if err := ocitest.Replace(i.Name, i, layer); err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	lying := image(t, "amd64", plainLayers(t)[0])
+	cfg, err := lying.ConfigFile()
+	if err != nil {
 		t.Fatal(err)
 	}
-	one := func(h ...tar.Header) string {
-		return ociLayout(t, map[string]v1.Image{"1": image(t, "amd64", archive(t, h...))})
+	cfg = cfg.DeepCopy()
+	cfg.RootFS.DiffIDs[0] = sum(nil)
+	if lying, err = mutate.ConfigFile(lying, cfg); err != nil {
+		t.Fatal(err)
 	}
-	notTar := filepath.Join(t.TempDir(), "x")
-	os.WriteFile(notTar, []byte("hello"), 0o600)
-	for _, tt := range []struct{ name, from, want string }{
-		{"layout for another architecture", ociLayout(t, map[string]v1.Image{"1": image(t, "arm64", plainLayers(t)...)}), "holds only linux/arm64; fetch it with --platform linux/amd64"},
-		{"archive for another architecture", dockerArchive(t, map[string]v1.Image{"localhost/x:1": image(t, "arm64", plainLayers(t)...)}), "is for linux/arm64 and the node for linux/amd64"},
-		{"archive of others", dockerArchive(t, two), "holds 2 images and none is named localhost/wanted:1"},
-		{"no layout", t.TempDir(), "no OCI layout"},
-		{"no archive", notTar, "no docker-archive"},
-		{"damaged layer", damaged, "layer 0"},
-		{"no layers", ociLayout(t, map[string]v1.Image{"1": image(t, "amd64")}), "has 0 layers"},
-		{"climbing path", one(regular("a/../../etc/passwd", "x")), "has a .. in it"},
-		{"through a symlink", one(symlink("l", "/etc"), regular("l/passwd", "x")), `"l/passwd" lies below "l", which is a symlink`},
+	one := func(h ...tar.Header) *oci.Image { return layoutOf(t, image(t, "amd64", ocitest.Layer(h...))) }
+	for _, tt := range []struct {
+		name string
+		from *oci.Image
+		want string
+	}{
+		{"another architecture", layoutOf(t, image(t, "arm64", plainLayers(t)...)), "it is for linux/arm64, and the store for linux/amd64"},
+		{"another layer", damaged(ocitest.Gzip(plainLayers(t)[1])), "layer 0: its blob has digest"},
+		{"the same under another compression", damaged(plainLayers(t)[0]), "layer 0: its blob has digest"},
+		{"another layer than the configuration says", layoutOf(t, lying), "layer 0: unpacked it has digest"},
+		{"half a layer", damaged(nil), "layer 0"},
+		{"no layers", layoutOf(t, image(t, "amd64")), "has 0 layers"},
+		{"climbing path", one(ocitest.File("a/../../etc/passwd", "x")), "has a .. in it"},
+		{"through a symlink", one(ocitest.Symlink("l", "/etc"), ocitest.File("l/passwd", "x")), `"l/passwd" lies below "l", which is a symlink`},
 		{"device", one(tar.Header{Typeflag: tar.TypeChar, Name: "null"}), "a device or a fifo"},
 		{"capability", one(tar.Header{Typeflag: tar.TypeReg, Name: "ping", PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}), "extended attribute security.capability"},
 		{"hard link out", one(tar.Header{Typeflag: tar.TypeLink, Name: "x", Linkname: "../../etc/passwd"}), "has a .. in it"},
 		{"hard link to nothing", one(tar.Header{Typeflag: tar.TypeLink, Name: "x", Linkname: "y"}), "is no file before it in its layer"},
-		{"whiteout of ..", one(regular("a/.wh...", "")), "is a whiteout of nothing"},
+		{"whiteout of ..", one(ocitest.File("a/.wh...", "")), "is a whiteout of nothing"},
 		{"owner", one(tar.Header{Typeflag: tar.TypeDir, Name: "x", Uid: 1 << 33}), "outside of what a system has"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -249,8 +203,8 @@ func FuzzLayer(f *testing.F) {
 			f.Add(b)
 		}
 	}
-	f.Add(archive(f, regular("../x", "")))
-	f.Add(archive(f, symlink("l", "/"), regular("l/x", "")))
+	f.Add(ocitest.Layer(ocitest.File("../x", "")))
+	f.Add(ocitest.Layer(ocitest.Symlink("l", "/"), ocitest.File("l/x", "")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		all := want{all: true, left: &left{bytes: 1 << 20, entries: 1000}}
 		if _, r, err := analyse(bytes.NewReader(b), memory{}, all); err == nil {

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // expected is what verify/ reads; see there.
@@ -94,9 +92,9 @@ func samples(t *testing.T) ([]Image, []expected) {
 	return []Image{
 			program(t, "localhost/garboard/pause:1", "pause"),
 			tree,
-			{Name: "localhost/kept:1", From: ociLayout(t, map[string]v1.Image{"1": image(t, "amd64", plainLayers(t)...)})},
-			{Name: "docker.io/library/flat:1.0", From: ociLayout(t, map[string]v1.Image{"x": image(t, "amd64", oddLayers(t)...)})},
-			{Name: "10.0.0.1:5000/saved/x:1", From: dockerArchive(t, map[string]v1.Image{"localhost/y:1": image(t, "amd64", plainLayers(t)[0])})},
+			{Name: "localhost/kept:1", From: layoutOf(t, image(t, "amd64", plainLayers(t)...))},
+			{Name: "docker.io/library/flat:1.0", From: layoutOf(t, image(t, "amd64", oddLayers(t)...))},
+			{Name: "10.0.0.1:5000/saved/x:1", From: saved(t, image(t, "amd64", plainLayers(t)[0]))},
 		}, []expected{
 			{Entrypoint: []string{"/app"}, Files: map[string]string{"/app": "pause"}},
 			{Entrypoint: []string{"/app"}, Files: map[string]string{"/app": big, "/opt/b/c": "upper"}},

@@ -2,7 +2,6 @@ package unpack
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"os"
@@ -12,33 +11,15 @@ import (
 
 	"garboard.local/builder/preload"
 	"garboard.local/builder/source/oci"
+	"garboard.local/builder/source/oci/ocitest"
 )
 
 // What is wrong with an image is said, and nothing of it is left.
 func TestRefusals(t *testing.T) {
-	good := layer(t, file("a", "a"))
-	damaged := func() *oci.Image {
-		i := image(t, good)
-		layers, err := i.Layers()
-		if err != nil {
-			t.Fatal(err)
-		}
-		h, err := layers[0].Digest()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var b bytes.Buffer
-		z := gzip.NewWriter(&b)
-		z.Write(layer(t, file("a", "b")))
-		z.Close()
-		_, d, _ := strings.Cut(i.Name, "oci:")
-		if d == "" {
-			d = i.Name
-		}
-		if err := os.WriteFile(filepath.Join(d, "blobs/sha256", h.Hex), b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return i
+	good := layer(ocitest.File("a", "a"))
+	damaged := image(t, good)
+	if err := ocitest.Replace(strings.TrimPrefix(damaged.Name, "oci:"), damaged, ocitest.Gzip(layer(ocitest.File("a", "b")))); err != nil {
+		t.Fatal(err)
 	}
 	for _, c := range []struct {
 		name  string
@@ -46,16 +27,16 @@ func TestRefusals(t *testing.T) {
 		limit int64
 		want  string
 	}{
-		{"path that climbs", image(t, layer(t, file("a/../../b", ""))), 0, "has a .. in it"},
-		{"hard link that climbs", image(t, layer(t, hard("a", "../../etc/passwd"))), 0, "has a .. in it"},
-		{"hard link to the machine's", image(t, layer(t, hard("a", "/etc/passwd"))), 0, "is no file before it in its layer"},
-		{"hard link through a link", image(t, layer(t, symlink("etc", "/etc"), hard("a", "etc/passwd"))), 0, "is no file before it in its layer"},
-		{"file through a link", image(t, layer(t, symlink("etc", "/etc"), file("etc/passwd", "x"))), 0, `"etc/passwd" lies below "etc", which is a symlink`},
-		{"file below a file", image(t, layer(t, file("a", ""), file("a/b", ""))), 0, "lies below"},
-		{"more than allowed", image(t, layer(t, file("a", strings.Repeat("a", 1000)))), 999, "more than 999 bytes"},
-		{"more than allowed in layers that hide each other", image(t, layer(t, file("a", strings.Repeat("a", 600))), layer(t, file("a", strings.Repeat("b", 600)))), 1000, "more than 1000 bytes"},
+		{"path that climbs", image(t, layer(ocitest.File("a/../../b", ""))), 0, "has a .. in it"},
+		{"hard link that climbs", image(t, layer(ocitest.Hard("a", "../../etc/passwd"))), 0, "has a .. in it"},
+		{"hard link to the machine's", image(t, layer(ocitest.Hard("a", "/etc/passwd"))), 0, "is no file before it in its layer"},
+		{"hard link through a link", image(t, layer(ocitest.Symlink("etc", "/etc"), ocitest.Hard("a", "etc/passwd"))), 0, "is no file before it in its layer"},
+		{"file through a link", image(t, layer(ocitest.Symlink("etc", "/etc"), ocitest.File("etc/passwd", "x"))), 0, `"etc/passwd" lies below "etc", which is a symlink`},
+		{"file below a file", image(t, layer(ocitest.File("a", ""), ocitest.File("a/b", ""))), 0, "lies below"},
+		{"more than allowed", image(t, layer(ocitest.File("a", strings.Repeat("a", 1000)))), 999, "more than 999 bytes"},
+		{"more than allowed in layers that hide each other", image(t, layer(ocitest.File("a", strings.Repeat("a", 600))), layer(ocitest.File("a", strings.Repeat("b", 600)))), 1000, "more than 1000 bytes"},
 		{"no archive", image(t, bytes.Repeat([]byte("x"), 4096)), 0, "cannot be read"},
-		{"damaged", damaged(), 0, "the image is damaged, fetch it again"},
+		{"damaged", damaged, 0, "the image is damaged, fetch it again"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := images(t)
@@ -72,7 +53,7 @@ func TestRefusals(t *testing.T) {
 	var over *preload.LimitError
 	d := images(t)
 	d.Bytes = 1
-	if _, err := d.Add(t.Context(), "x", "x", image(t, layer(t, file("a", "aa")))); !errors.As(err, &over) {
+	if _, err := d.Add(t.Context(), "x", "x", image(t, layer(ocitest.File("a", "aa")))); !errors.As(err, &over) {
 		t.Errorf("a limit's error is %v", err)
 	}
 }
@@ -82,7 +63,7 @@ func TestRefusals(t *testing.T) {
 func TestLinkBelowDirectory(t *testing.T) {
 	outside := t.TempDir()
 	d := images(t)
-	made, err := d.Add(t.Context(), "x", "x", image(t, layer(t, symlink("l", outside)), layer(t, file("l/x", "x"))))
+	made, err := d.Add(t.Context(), "x", "x", image(t, layer(ocitest.Symlink("l", outside)), layer(ocitest.File("l/x", "x"))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +90,7 @@ func (e *ended) Err() error {
 
 // Whenever it is interrupted, nothing is left; what a kill left, the next run removes.
 func TestInterrupted(t *testing.T) {
-	i := image(t, layer(t, dir("a"), file("a/b", "b"), symlink("c", "a/b")), layer(t, file("d", "d")))
+	i := image(t, layer(ocitest.Dir("a"), ocitest.File("a/b", "b"), ocitest.Symlink("c", "a/b")), layer(ocitest.File("d", "d")))
 	d := images(t)
 	for n := 0; ; n++ {
 		_, err := d.Add(&ended{t.Context(), n}, "x", "x", i)
@@ -151,10 +132,10 @@ func TestInterrupted(t *testing.T) {
 // FuzzUnpack: whatever a layer holds, nothing is written outside of the image's
 // directory, and a refused image leaves nothing.
 func FuzzUnpack(f *testing.F) {
-	f.Add(layer(f, dir("a"), file("a/b", "b"), symlink("c", "/etc"), hard("d", "a/b")))
-	f.Add(layer(f, file("../x", "x")))
-	f.Add(layer(f, symlink("l", ".."), file("l/x", "x")))
-	f.Add(layer(f, file("a", ""), dir("a"), file("a/.wh.b", ""), file(".wh..wh..opq", "")))
+	f.Add(layer(ocitest.Dir("a"), ocitest.File("a/b", "b"), ocitest.Symlink("c", "/etc"), ocitest.Hard("d", "a/b")))
+	f.Add(layer(ocitest.File("../x", "x")))
+	f.Add(layer(ocitest.Symlink("l", ".."), ocitest.File("l/x", "x")))
+	f.Add(layer(ocitest.File("a", ""), ocitest.Dir("a"), ocitest.File("a/.wh.b", ""), ocitest.File(".wh..wh..opq", "")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		base := t.TempDir()
 		d, err := Open(t.Context(), filepath.Join(base, "images"))

@@ -181,7 +181,7 @@ func short(digest string) string { return digest[:min(len(digest), len("sha256:"
 // size is how many bytes the layers are to transfer. Not ok is an archive of docker save:
 // its layers may not be compressed, and would be first to be counted.
 func size(img *oci.Image) (n int64, ok bool) {
-	if fromDocker(img) {
+	if img.ManifestBytes == nil {
 		return 0, false
 	}
 	man, err := img.Manifest()
@@ -192,12 +192,6 @@ func size(img *oci.Image) (n int64, ok bool) {
 		n += l.Size
 	}
 	return n, true
-}
-
-// fromDocker says whether it is the configuration whose digest stands for the image.
-func fromDocker(img *oci.Image) bool {
-	h, err := img.ConfigName()
-	return err == nil && h.String() == img.Sum
 }
 
 // whole says whether an image was unpacked already, by root if this is root.
@@ -214,10 +208,6 @@ func whole(dir, digest string) (lost []string, ok bool) {
 }
 
 func (d *Dir) unpack(ctx context.Context, to string, img *oci.Image, read func(int64)) (lost []string, err error) {
-	config, err := checkedConfig(img)
-	if err != nil {
-		return nil, err
-	}
 	tmp, err := os.MkdirTemp(d.path, unfinished) // 0700: set-user-ID programs of an image are nobody's to run
 	if err != nil {
 		return nil, err
@@ -236,7 +226,7 @@ func (d *Dir) unpack(ctx context.Context, to string, img *oci.Image, read func(i
 	if err != nil {
 		return nil, err
 	}
-	if entries, err = withDirs(entries, config); err != nil {
+	if entries, err = withDirs(entries, img.ConfigBytes); err != nil {
 		return nil, err
 	}
 	if err := w.write(entries); err != nil {
@@ -245,7 +235,7 @@ func (d *Dir) unpack(ctx context.Context, to string, img *oci.Image, read func(i
 	lost = w.lost()
 	b, err := json.MarshalIndent(made{Digest: img.Sum, Owner: os.Geteuid(), Lost: lost}, "", " ")
 	err = errors.Join(err,
-		os.WriteFile(filepath.Join(w.image(), "config.json"), config, 0o644),
+		os.WriteFile(filepath.Join(w.image(), "config.json"), img.ConfigBytes, 0o644),
 		os.WriteFile(filepath.Join(w.image(), madeName), append(b, '\n'), 0o644))
 	if err != nil {
 		return nil, err
@@ -261,27 +251,6 @@ func (d *Dir) unpack(ctx context.Context, to string, img *oci.Image, read func(i
 	}
 	// The temporary directory is one of its own so that this is what appears.
 	return lost, errors.Join(err, os.Rename(w.image(), to))
-}
-
-// checkedConfig is the configuration, compared with the digest that vouches for it.
-func checkedConfig(img *oci.Image) ([]byte, error) {
-	b, err := img.RawConfigFile()
-	if err != nil {
-		return nil, fmt.Errorf("its configuration: %w", err)
-	}
-	want := img.Sum
-	if !fromDocker(img) {
-		man, err := img.Manifest()
-		if err != nil {
-			return nil, err
-		}
-		want = man.Config.Digest.String()
-	}
-	h, _, err := v1.SHA256(bytes.NewReader(b))
-	if err == nil && h.String() != want {
-		err = fmt.Errorf("it is damaged: its configuration has digest %s, not %s; fetch it again", h, want)
-	}
-	return b, err
 }
 
 // withDirs adds the directories that a container runtime makes when the image has none:

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,12 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"golang.org/x/sys/unix"
 
 	"garboard.local/builder/source/oci"
@@ -28,59 +23,29 @@ import (
 
 var stamp = time.Unix(1_600_000_000, 0)
 
-// layer is a tar of headers; the content of a regular file is its Linkname.
-func layer(t testing.TB, headers ...tar.Header) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for _, h := range headers {
-		body := ""
-		if h.Typeflag == tar.TypeReg {
-			body, h.Linkname = h.Linkname, ""
-			h.Size = int64(len(body))
-		}
-		if h.Mode == 0 {
-			h.Mode = 0o755
-		}
+// layer is a tar of headers, all of one time, and of the user's own where they say nothing.
+func layer(headers ...tar.Header) []byte {
+	for i := range headers {
+		h := &headers[i]
+		h.Format = tar.FormatPAX
 		if h.ModTime.IsZero() {
 			h.ModTime = stamp
 		}
-		h.Format = tar.FormatPAX
 		if h.Uid == 0 && os.Geteuid() != 0 {
 			h.Uid, h.Gid = os.Geteuid(), os.Getegid()
 		}
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
-		io.WriteString(w, body)
 	}
-	w.Close()
-	return b.Bytes()
-}
-
-func file(p, content string) tar.Header {
-	return tar.Header{Typeflag: tar.TypeReg, Name: p, Linkname: content}
-}
-func dir(p string) tar.Header { return tar.Header{Typeflag: tar.TypeDir, Name: p} }
-func symlink(p, to string) tar.Header {
-	return tar.Header{Typeflag: tar.TypeSymlink, Name: p, Linkname: to}
-}
-func hard(p, to string) tar.Header {
-	return tar.Header{Typeflag: tar.TypeLink, Name: p, Linkname: to}
+	return ocitest.Layer(headers...)
 }
 
 // opened is an image as it comes out of a layout.
 func opened(t testing.TB, img v1.Image) *oci.Image {
 	t.Helper()
 	d := filepath.Join(t.TempDir(), "layout")
-	p, err := layout.Write(d, empty.Index)
-	if err == nil {
-		err = p.AppendImage(img)
-	}
-	if err != nil {
+	if err := ocitest.Named(d, map[string]v1.Image{"1": img}); err != nil {
 		t.Fatal(err)
 	}
-	i, err := oci.Find(t.Context(), "oci:"+d, "amd64", t.TempDir())
+	i, err := oci.Find(t.Context(), "oci:"+d, oci.Choice{Arch: "amd64"}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,11 +108,11 @@ func tree(t testing.TB, root string) []string {
 // opaque directories carried out, links as they are, modes and times kept.
 func TestContainersView(t *testing.T) {
 	i := image(t,
-		layer(t, tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o711}, dir("bin/"), tar.Header{Typeflag: tar.TypeReg, Name: "bin/su", Linkname: "su", Mode: 0o4755}, hard("bin/again", "bin/su"),
-			symlink("abs", "/bin/su"), symlink("up", "../../../etc/passwd"), dir("old/"), file("old/a", "a"), dir("gone/"), file("gone/x/y", "y"), file("one", "1"),
+		layer(tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o711}, ocitest.Dir("bin/"), tar.Header{Typeflag: tar.TypeReg, Name: "bin/su", Linkname: "su", Mode: 0o4755}, ocitest.Hard("bin/again", "bin/su"),
+			ocitest.Symlink("abs", "/bin/su"), ocitest.Symlink("up", "../../../etc/passwd"), ocitest.Dir("old/"), ocitest.File("old/a", "a"), ocitest.Dir("gone/"), ocitest.File("gone/x/y", "y"), ocitest.File("one", "1"),
 			tar.Header{Typeflag: tar.TypeFifo, Name: "pipe", Mode: 0o640}, tar.Header{Typeflag: tar.TypeChar, Name: "dev/mem", Devmajor: 1, Devminor: 1}),
-		layer(t, file("old/.wh..wh..opq", ""), file("old/b", "b"), file(".wh.gone", ""), file("one", "2"), tar.Header{Typeflag: tar.TypeDir, Name: "closed/", Mode: 0o500}, file("closed/in", "in")),
-		layer(t, file("abs", "now a file"), tar.Header{Typeflag: tar.TypeDir, Name: "one", Mode: 0o755}, file("one/more", "m")))
+		layer(ocitest.File("old/.wh..wh..opq", ""), ocitest.File("old/b", "b"), ocitest.File(".wh.gone", ""), ocitest.File("one", "2"), tar.Header{Typeflag: tar.TypeDir, Name: "closed/", Mode: 0o500}, ocitest.File("closed/in", "in")),
+		layer(ocitest.File("abs", "now a file"), tar.Header{Typeflag: tar.TypeDir, Name: "one", Mode: 0o755}, ocitest.File("one/more", "m")))
 	d := images(t)
 	made, err := d.Add(t.Context(), "x", "x", i)
 	if err != nil {
@@ -181,13 +146,13 @@ func TestContainersView(t *testing.T) {
 // Owners, capabilities and other attributes: as root they are the image's, otherwise
 // it is said that they are not.
 func TestOwnersAndAttributes(t *testing.T) {
-	granting := file("ping", "p")
+	granting := ocitest.File("ping", "p")
 	// A file capability as setcap(8) writes it: version 2, effective, NET_RAW.
 	raw := "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 	granting.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": raw, "SCHILY.xattr.trusted.overlay.opaque": "y"}
 	granting.Uid, granting.Gid, granting.Mode = 12345, 54321, 0o6755
 	d := images(t)
-	made, err := d.Add(t.Context(), "x", "x", image(t, layer(t, granting)))
+	made, err := d.Add(t.Context(), "x", "x", image(t, layer(granting)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +182,7 @@ func TestOwnersAndAttributes(t *testing.T) {
 // old one goes when nobody needs it.
 func TestAgainAndAnother(t *testing.T) {
 	d := images(t)
-	one, two := image(t, layer(t, file("a", "1"))), image(t, layer(t, file("a", "2")))
+	one, two := image(t, layer(ocitest.File("a", "1"))), image(t, layer(ocitest.File("a", "2")))
 	first, err := d.Add(t.Context(), "x", "x", one)
 	if err != nil || first.Unchanged {
 		t.Fatal(first, err)
@@ -256,7 +221,7 @@ func TestAgainAndAnother(t *testing.T) {
 
 // The working directory and places for volumes are made, as a runtime does; not behind links.
 func TestDirectoriesOfTheConfiguration(t *testing.T) {
-	base := ocitest.Image("amd64", layer(t, symlink("l", "/etc"), dir("srv")))
+	base := ocitest.Image("amd64", layer(ocitest.Symlink("l", "/etc"), ocitest.Dir("srv")))
 	c, err := base.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
@@ -279,65 +244,24 @@ func TestDirectoriesOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// An image out of docker save, and one of several in a layout, by name and platform.
-func TestPlaces(t *testing.T) {
-	a, b := ocitest.Image("amd64", layer(t, file("a", "a"))), ocitest.Image("amd64", layer(t, file("b", "b")))
-	other := ocitest.Image("arm64", layer(t, file("c", "c")))
-	dirName := filepath.Join(t.TempDir(), "layout")
-	p, err := layout.Write(dirName, empty.Index)
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := func(n string) layout.Option {
-		return layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": n})
-	}
-	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: b, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}},
-		mutate.IndexAddendum{Add: other, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}}})
-	if err := errors.Join(p.AppendImage(a, named("one")), p.AppendIndex(index, named("two"))); err != nil {
-		t.Fatal(err)
-	}
+// An image out of docker save: what it transfers is not known beforehand.
+func TestSaved(t *testing.T) {
 	save := filepath.Join(t.TempDir(), "save.tar")
-	tag, err := name.NewTag("localhost/a:1")
-	if err == nil {
-		err = tarball.WriteToFile(save, tag, a)
+	if err := ocitest.Saved(save, map[string]v1.Image{"localhost/a:1": ocitest.Image("amd64", layer(ocitest.File("a", "a")))}); err != nil {
+		t.Fatal(err)
 	}
+	i, err := oci.Find(t.Context(), "docker-archive:"+save, oci.Choice{Arch: "amd64"}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for place, want := range map[string]string{
-		"oci:" + dirName + ":three": "named are one, two", "oci:" + dirName: "holds 2 images", "oci:/nonexistent": "no such file", "oci:" + save: "is oci-archive:FILE",
-		"docker-archive:" + dirName: "is oci:DIR", "docker-archive:" + save + ":localhost/b:1": "localhost/b:1", "tar:" + save: "is no way to name one", "alpine": "name it as", "docker:alpine": "//REGISTRY",
-	} {
-		if _, err := oci.Find(t.Context(), place, "amd64", t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want one that says %q", place, err, want)
-		}
+	if n, ok := size(i); ok {
+		t.Errorf("%d bytes are to come", n)
 	}
-	d := images(t)
-	for _, place := range []string{"docker-archive:" + save, "docker-archive:" + save + ":localhost/a:1"} {
-		i, err := oci.Find(t.Context(), place, "amd64", t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
-		made, err := d.Add(t.Context(), "saved", "saved", i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if b, err := os.ReadFile(filepath.Join(made.Path, "rootfs/a")); err != nil || string(b) != "a" {
-			t.Errorf("%s: %q %v", place, b, err)
-		}
+	made, err := images(t).Add(t.Context(), "saved", "saved", i)
+	if err != nil || made.Digest != i.Sum {
+		t.Fatal(made, err)
 	}
-	for place, want := range map[string]string{"one amd64": "a", "two amd64": "b", "two arm64": "c"} {
-		label, arch, _ := strings.Cut(place, " ")
-		i, err := oci.Find(t.Context(), "oci:"+dirName+":"+label, arch, t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
-		made, err := d.Add(t.Context(), label, label, i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Stat(filepath.Join(made.Path, "rootfs", want)); err != nil {
-			t.Error(err)
-		}
+	if b, err := os.ReadFile(filepath.Join(made.Path, "rootfs/a")); err != nil || string(b) != "a" {
+		t.Errorf("%q %v", b, err)
 	}
 }

@@ -34,7 +34,7 @@ type imageFlags struct {
 }
 
 func (f *imageFlags) add(x *pflag.FlagSet) {
-	x.StringArrayVar(&f.places, "image", nil, "with --images and --output: unpack the image that the manifests call NAME from PLACE, as NAME=PLACE (repeatable); PLACE is "+oci.Transports)
+	x.StringArrayVar(&f.places, "image", nil, "with --images and --output: unpack the image that the manifests call NAME from PLACE, as NAME=PLACE (repeatable); PLACE is "+oci.Transports+"; of several images there, without a name in PLACE, the one that is called NAME is taken")
 	x.BoolVar(&f.pull, "pull", false, "with --images and --output: fetch images from their registries by each container's imagePullPolicy, and unpack them")
 	x.StringVar(&f.arch, "arch", runtime.GOARCH, "architecture of the machine, amd64 or arm64: of the images of --image and --pull, and of the seccomp programs of --to table")
 	x.StringVar(&f.limit, "image-limit", "16Gi", "what one image may unpack to at most")
@@ -160,7 +160,7 @@ func (f *convertFlags) unpackImage(ctx context.Context, dir *unpack.Dir, n need)
 	if err != nil {
 		return unpack.Made{}, err
 	}
-	img, err := oci.Find(ctx, n.place, f.images.arch, temp)
+	img, err := oci.Find(ctx, n.place, oci.Choice{Arch: f.images.arch, Name: n.name}, temp)
 	if err != nil && strings.HasPrefix(n.place, "docker:") && ctx.Err() == nil {
 		err = fmt.Errorf("%w; docker login gives credentials, and --image %s=PLACE another place", err, n.name)
 	}

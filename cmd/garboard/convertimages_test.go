@@ -144,6 +144,27 @@ func TestConvertUnpacks(t *testing.T) {
 	}
 }
 
+// Of several images in one place the one that the manifest names is taken.
+func TestConvertChooses(t *testing.T) {
+	save, machine := filepath.Join(t.TempDir(), "save.tar"), t.TempDir()
+	if err := ocitest.Saved(save, map[string]v1.Image{"localhost/app:1": appImage(t, "arm64", "one"), "localhost/app:2": appImage(t, "arm64", "two")}); err != nil {
+		t.Fatal(err)
+	}
+	convert := func(image string) error {
+		_, _, err := runs(t, "convert", podFile(t, image, ""), "--output", machine, "--images", "/srv/images", "--image", image+"=docker-archive:"+save, "--arch", "arm64")
+		return err
+	}
+	if err := convert("localhost/app:2"); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(machine, imageOf(t, machine), "app")); err != nil || string(b) != "two" {
+		t.Errorf("the program is %q, %v", b, err)
+	}
+	if err := convert("localhost/app:3"); err == nil || !strings.Contains(err.Error(), "or take one by its name, as docker-archive:"+save+":NAME") {
+		t.Errorf("none of the name: %v", err)
+	}
+}
+
 // From a registry by the imagePullPolicy: always where the tag may move, else only what
 // is missing, and never where the manifest says so.
 func TestConvertPulls(t *testing.T) {

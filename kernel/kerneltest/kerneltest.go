@@ -3,8 +3,6 @@
 package kerneltest
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/binary"
 	"os"
 	"path"
@@ -34,13 +32,7 @@ func LinuxKit(src *kernel.Source, arch, cmdline string) (v1.Image, error) {
 }
 
 // Gzip compresses, as /proc/config.gz and Image.gz are.
-func Gzip(b []byte) []byte {
-	var z bytes.Buffer
-	w := gzip.NewWriter(&z)
-	_, _ = w.Write(b) // into memory
-	_ = w.Close()
-	return z.Bytes()
-}
+func Gzip(b []byte) []byte { return ocitest.Gzip(b) }
 
 // IKConfig is what a kernel with CONFIG_IKCONFIG holds.
 func IKConfig(config []byte) []byte {

@@ -1,171 +1,172 @@
 package oci
 
 import (
-	"archive/tar"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"regexp"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"garboard.local/builder/store"
 )
 
 // Open opens the image in a file or directory: an OCI layout, an archive of one,
 // or an archive as docker save writes it. temp is a directory for what has to be
 // unpacked meanwhile.
-func Open(path, arch, temp string) (*Image, error) {
-	i, err := open(path, arch, temp)
+func Open(path string, w Choice, temp string) (*Image, error) {
+	return named(path, func() (*Image, error) { return open(path, w, inside(temp)) })
+}
+
+// OpenCached is Open, and what has to be unpacked is kept in the store.
+func OpenCached(ctx context.Context, st *store.Store, path string, w Choice) (*Image, error) {
+	return named(path, func() (*Image, error) {
+		return open(path, w, func(archive string) (string, func() error, error) {
+			sum, err := store.HashFile(archive)
+			if err != nil {
+				return "", nil, err
+			}
+			dir, _, err := st.Action(ctx, store.Key("oci archive 1", sum), func(_ context.Context, dir string) error { return unpack(archive, dir) })
+			return dir, nil, err
+		})
+	})
+}
+
+// named says which place an error is about.
+func named(place string, f func() (*Image, error)) (*Image, error) {
+	i, err := f()
 	if err != nil {
-		return nil, fmt.Errorf("image %s: %w", path, err)
+		return nil, fmt.Errorf("image %s: %w", place, err)
 	}
+	i.Name = place
 	return i, nil
 }
 
-func open(path, arch, temp string) (*Image, error) {
+// unpacker unpacks the archive of a layout. done, unless nil, gives back the directory.
+type unpacker func(archive string) (dir string, done func() error, err error)
+
+// inside unpacks into new directories of one for temporary files.
+func inside(temp string) unpacker {
+	return func(archive string) (string, func() error, error) {
+		dir, err := os.MkdirTemp(temp, "oci-")
+		if err != nil {
+			return "", nil, err
+		}
+		done := func() error { return os.RemoveAll(dir) }
+		if err := unpack(archive, dir); err != nil {
+			return "", nil, errors.Join(err, done())
+		}
+		return dir, done, nil
+	}
+}
+
+func open(path string, w Choice, u unpacker) (*Image, error) {
 	fi, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	if fi.IsDir() {
-		return openLayout(path, path, arch)
+		return openLayout(path, w)
 	}
-	isLayout, err := LayoutArchive(path)
+	isLayout, err := holds(path, layoutMark)
 	if err != nil {
 		return nil, err
 	}
 	if !isLayout {
-		return openDocker(path, arch)
+		isDocker, err := holds(path, dockerList)
+		if err == nil && !isDocker {
+			err = fmt.Errorf("it holds neither %s nor %s: no tool has written an image there", layoutMark, dockerList)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return openDocker(path, w)
 	}
-	dir, err := os.MkdirTemp(temp, "oci-")
+	dir, done, err := u(path)
 	if err != nil {
 		return nil, err
 	}
-	var i *Image
-	if err = Unpack(path, dir); err == nil {
-		i, err = openLayout(path, dir, arch)
-	}
+	i, err := openLayout(dir, w)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		if done != nil {
+			err = errors.Join(err, done())
+		}
+		return nil, err
 	}
-	i.temp = dir
+	i.done = done
 	return i, nil
 }
 
-func openLayout(name, dir, arch string) (*Image, error) {
+func openLayout(dir string, w Choice) (*Image, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		return nil, fmt.Errorf("it is no OCI layout: %w", err)
 	}
-	img, err := pick(index, arch)
-	if err != nil {
+	c := &collector{arch: w.Arch}
+	if err := c.collect(index, nil, nil, 0); err != nil {
 		return nil, err
 	}
-	h, err := img.Digest()
-	if err != nil {
-		return nil, err
-	}
-	return &Image{Image: img, Name: name, Sum: h.String()}, nil
+	return local(c, w)
 }
 
-func openDocker(path, arch string) (*Image, error) {
+// dockerList is the file with the list of the images in what docker save writes.
+const dockerList = "manifest.json"
+
+// openDocker opens what docker save writes.
+func openDocker(path string, w Choice) (*Image, error) {
 	opener := func() (io.ReadCloser, error) { return os.Open(path) }
 	man, err := tarball.LoadManifest(opener)
 	if err != nil {
-		return nil, fmt.Errorf("it holds neither oci-layout nor manifest.json: %w", err)
+		return nil, fmt.Errorf("its %s, which docker save writes: %w", dockerList, err)
 	}
-	if len(man) != 1 {
-		return nil, fmt.Errorf("it holds %d images; save one alone", len(man))
-	}
-	img, err := tarball.Image(opener, nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := fits(img, arch); err != nil {
-		return nil, err
-	}
-	h, err := img.ConfigName() // layers were recompressed, or not compressed, on their way into the archive
-	if err != nil {
-		return nil, err
-	}
-	return &Image{Image: img, Name: path, Sum: h.String()}, nil
-}
-
-func holds(path, name string) (bool, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	for t := tar.NewReader(f); ; {
-		h, err := t.Next()
-		if errors.Is(err, io.EOF) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		if filepath.Clean(h.Name) == name {
-			return true, nil
-		}
-	}
-}
-
-// partRE are the files of a layout; anything else in an archive is passed over.
-var partRE = regexp.MustCompile(`^(oci-layout|index\.json|blobs/sha(256|512)/[0-9a-f]+)$`)
-
-// maxLayout bounds what a layout's archive may unpack to.
-const maxLayout = 8 << 30
-
-// LayoutArchive says whether a path is an archive of an OCI layout, and not a
-// directory or what docker save writes.
-func LayoutArchive(path string) (bool, error) {
-	if fi, err := os.Stat(path); err != nil || fi.IsDir() {
-		return false, err
-	}
-	is, err := holds(path, "oci-layout")
-	if err != nil {
-		err = fmt.Errorf("%s is no archive (tar) of an image: %w", path, err)
-	}
-	return is, err
-}
-
-// Unpack unpacks the archive of an OCI layout into a directory.
-func Unpack(path, dir string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	left := int64(maxLayout)
-	for t := tar.NewReader(f); ; {
-		h, err := t.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		name := filepath.Clean(h.Name)
-		if h.Typeflag != tar.TypeReg || !partRE.MatchString(name) {
+	c := &collector{arch: w.Arch}
+	for _, d := range man {
+		var tag *name.Tag
+		switch {
+		case len(man) == 1:
+		case len(d.RepoTags) == 0: // it counts, but the library opens one of several by its name alone
+			c.found = append(c.found, candidate{sum: d.Config})
 			continue
+		default:
+			t, err := name.NewTag(d.RepoTags[0])
+			if err != nil {
+				return nil, err
+			}
+			tag = &t
 		}
-		if left -= h.Size; left < 0 {
-			return fmt.Errorf("it unpacks to more than %d bytes", int64(maxLayout))
+		i := candidate{names: d.RepoTags}
+		if i.img, err = tarball.Image(opener, tag); err != nil {
+			return nil, err
 		}
-		to := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			return err
+		if i.config, err = i.img.RawConfigFile(); err != nil {
+			return nil, fmt.Errorf("its configuration: %w", err)
 		}
-		w, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(w, t)
-		if err := errors.Join(err, w.Close()); err != nil {
-			return err
+		i.sum = sum(i.config).String()
+		if err := c.sort(i); err != nil {
+			return nil, err
 		}
 	}
+	return local(c, w)
+}
+
+// local takes the image that is meant out of what lies on this machine.
+func local(c *collector, w Choice) (*Image, error) {
+	i, err := choose(c.found, c.others, w)
+	if errors.As(err, new(*otherArch)) {
+		err = fmt.Errorf("%w; fetch it with --platform linux/%s", err, w.Arch)
+	}
+	if errors.As(err, new(*several)) {
+		cure := "keep one"
+		if w.Name != "" {
+			cure += ", or save it under that name"
+		}
+		err = fmt.Errorf("%w; %s", err, cure)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Image{Image: i.img, Sum: i.sum, ManifestBytes: i.manifest, ConfigBytes: i.config}, nil
 }

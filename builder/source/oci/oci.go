@@ -1,22 +1,22 @@
-// Package oci opens container images of others for the build: in a registry, in
-// an OCI layout (a directory, or an archive of one), or in what docker save
-// writes. Of an image for several architectures it takes the one that is wanted.
+// Package oci opens container images of others: in a registry, in an OCI layout (a
+// directory, or an archive of one), or in what docker save writes. Nothing else in
+// Garboard does, so that all are chosen and checked alike.
+//
+// Of several images the one for the architecture is taken, and if there are several of
+// those, the one with the name that was asked for (Choice). What vouches for an image
+// is looked at when it is opened: the bytes of its manifest and of its configuration
+// have the digests under which they are known. Its layers are compared by who reads
+// them, with the digests that Layers returns.
 package oci
 
 import (
-	"context"
+	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
-	"strings"
 
-	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
 // Image is an image for one architecture.
@@ -27,16 +27,20 @@ type Image struct {
 	// has none that means anything, of the configuration, which names each layer
 	// by the hash of what is in it.
 	Sum string
+	// ManifestBytes and ConfigBytes are as they arrived, and checked. There is no
+	// manifest in what docker save writes: the layers were recompressed, or not
+	// compressed at all, on their way into the archive.
+	ManifestBytes, ConfigBytes []byte
 
-	temp string // directory that goes with Close
+	done func() error // gives back what goes with Close
 }
 
 // Close gives back what the image was unpacked to.
 func (i *Image) Close() error {
-	if i.temp == "" {
+	if i.done == nil {
 		return nil
 	}
-	return os.RemoveAll(i.temp)
+	return i.done()
 }
 
 // Layout writes the image into a new OCI layout. What comes from a registry is
@@ -55,16 +59,9 @@ func (i *Image) Layout(dir string) error {
 // Verify reads every layer and compares what it unpacks to with the hash in the
 // image's configuration: a layout and an archive vouch for nothing themselves.
 func (i *Image) Verify() error {
-	c, err := i.ConfigFile()
+	layers, diffIDs, err := Layers(i)
 	if err != nil {
 		return err
-	}
-	layers, err := i.Layers()
-	if err != nil {
-		return err
-	}
-	if len(layers) != len(c.RootFS.DiffIDs) {
-		return fmt.Errorf("it is damaged: %d layers, and its configuration knows %d", len(layers), len(c.RootFS.DiffIDs))
 	}
 	for n, l := range layers {
 		r, err := l.Uncompressed()
@@ -72,146 +69,62 @@ func (i *Image) Verify() error {
 			return fmt.Errorf("layer %d: %w", n, err)
 		}
 		got, _, err := v1.SHA256(r)
-		if err = errors.Join(err, r.Close()); err != nil {
-			return fmt.Errorf("layer %d: %w", n, err)
+		if err = errors.Join(err, r.Close()); err == nil {
+			err = Same("unpacked it", got, diffIDs[n])
 		}
-		if want := c.RootFS.DiffIDs[n]; got != want {
-			return fmt.Errorf("it is damaged: layer %d unpacks to %s, not to %s; fetch it again", n, got, want)
+		if err != nil {
+			return fmt.Errorf("layer %d: %w", n, err)
 		}
 	}
 	return nil
 }
 
-// Resolve asks a registry which image a reference means today for an
-// architecture, and returns the digest of its manifest.
-func Resolve(ctx context.Context, ref, arch string) (digest string, err error) {
-	r, err := name.ParseReference(ref)
+// Layers are an image's layers, bottom first, and the digest of what each unpacks to.
+func Layers(img v1.Image) ([]v1.Layer, []v1.Hash, error) {
+	c, err := img.ConfigFile()
 	if err != nil {
-		return "", fmt.Errorf("image %q: %w", ref, err)
+		return nil, nil, fmt.Errorf("its configuration: %w", err)
 	}
-	d, err := remote.Get(r, options(ctx)...)
-	if err != nil {
-		return "", fmt.Errorf("image %s: %w", ref, err)
-	}
-	var img v1.Image
-	if d.MediaType.IsIndex() {
-		index, err := d.ImageIndex()
-		if err != nil {
-			return "", fmt.Errorf("image %s: %w", ref, err)
-		}
-		if img, err = pick(index, arch); err != nil {
-			return "", fmt.Errorf("image %s: %w", ref, err)
-		}
-	} else if img, err = d.Image(); err != nil {
-		return "", fmt.Errorf("image %s: %w", ref, err)
-	}
-	if err := fits(img, arch); err != nil {
-		return "", fmt.Errorf("image %s: %w", ref, err)
-	}
-	h, err := img.Digest()
-	return h.String(), err
-}
-
-// Pull opens the image of a registry that has the digest; the bytes that come are
-// checked against it.
-func Pull(ctx context.Context, ref, digest, arch string) (*Image, error) {
-	r, err := name.ParseReference(ref)
-	if err != nil {
-		return nil, fmt.Errorf("image %q: %w", ref, err)
-	}
-	img, err := remote.Image(r.Context().Digest(digest), options(ctx)...)
-	if err != nil {
-		return nil, fmt.Errorf("image %s (%s): %w", ref, digest, err)
-	}
-	if err := fits(img, arch); err != nil {
-		return nil, fmt.Errorf("image %s (%s): %w", ref, digest, err)
-	}
-	return &Image{Image: img, Name: ref, Sum: digest}, nil
-}
-
-func options(ctx context.Context) []remote.Option {
-	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent("garboard")}
-}
-
-// maxDepth bounds the nesting of indexes.
-const maxDepth = 4
-
-// pick takes the one image of an index that is for the architecture.
-func pick(index v1.ImageIndex, arch string) (v1.Image, error) {
-	found, others, err := collect(index, arch, 0)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(found) == 1:
-		return found[0], nil
-	case len(found) > 1:
-		return nil, fmt.Errorf("it holds %d images for linux/%s; keep one", len(found), arch)
-	case len(others) > 0:
-		return nil, fmt.Errorf("it has no image for linux/%s, only for %s", arch, strings.Join(others, ", "))
-	}
-	return nil, errors.New("it holds no image")
-}
-
-func collect(index v1.ImageIndex, arch string, depth int) (found []v1.Image, others []string, err error) {
-	if depth > maxDepth {
-		return nil, nil, fmt.Errorf("its indexes are nested more than %d deep", maxDepth)
-	}
-	man, err := index.IndexManifest()
+	layers, err := img.Layers()
 	if err != nil {
 		return nil, nil, err
 	}
-	other := func(p string) {
-		if !slices.Contains(others, p) {
-			others = append(others, p)
-		}
+	if want := len(c.RootFS.DiffIDs); len(layers) != want {
+		return nil, nil, fmt.Errorf("it has %d layers, and its configuration knows %d: %s", len(layers), want, damaged)
 	}
-	for _, d := range man.Manifests {
-		switch p := d.Platform; {
-		case d.MediaType.IsIndex():
-			sub, err := index.ImageIndex(d.Digest)
-			if err != nil {
-				return nil, nil, err
-			}
-			f, o, err := collect(sub, arch, depth+1)
-			if err != nil {
-				return nil, nil, err
-			}
-			found, others = append(found, f...), append(others, o...)
-		case !d.MediaType.IsImage():
-		case p != nil && p.OS == "unknown": // an attestation
-		case p != nil && (p.OS != "linux" || p.Architecture != arch):
-			other(p.OS + "/" + p.Architecture)
-		default:
-			img, err := index.Image(d.Digest)
-			if err != nil {
-				return nil, nil, err
-			}
-			if h, err := img.Digest(); err != nil || h != d.Digest {
-				return nil, nil, errors.Join(err, fmt.Errorf("it is damaged: manifest %s has digest %s; fetch it again", d.Digest, h))
-			}
-			if err := fits(img, arch); err != nil {
-				if p != nil {
-					return nil, nil, err
-				}
-				if c, err := img.ConfigFile(); err == nil {
-					other(c.OS + "/" + c.Architecture)
-				}
-				continue
-			}
-			found = append(found, img)
-		}
-	}
-	return found, others, nil
+	return layers, c.RootFS.DiffIDs, nil
 }
 
-// fits checks that an image is for the architecture.
-func fits(img v1.Image, arch string) error {
-	c, err := img.ConfigFile()
+const damaged = "the image is damaged, fetch it again"
+
+// Same says that something has another digest than the one under which it is known.
+func Same(what string, got, want v1.Hash) error {
+	if got == want {
+		return nil
+	}
+	return fmt.Errorf("%s has digest %s, not %s: %s", what, got, want, damaged)
+}
+
+// vouched reads an image's manifest and configuration and compares them with the
+// digests under which they are known.
+func vouched(img v1.Image, digest v1.Hash) (manifest, config []byte, err error) {
+	if manifest, err = img.RawManifest(); err != nil {
+		return nil, nil, fmt.Errorf("manifest %s: %w", digest, err)
+	}
+	if err := Same("its manifest", sum(manifest), digest); err != nil {
+		return nil, nil, err
+	}
+	man, err := v1.ParseManifest(bytes.NewReader(manifest))
 	if err != nil {
-		return fmt.Errorf("its configuration: %w", err)
+		return nil, nil, fmt.Errorf("manifest %s: %w", digest, err)
 	}
-	if c.OS != "linux" || c.Architecture != arch {
-		return fmt.Errorf("it is for %s/%s, not for linux/%s", c.OS, c.Architecture, arch)
+	if config, err = img.RawConfigFile(); err != nil {
+		return nil, nil, fmt.Errorf("its configuration: %w", err)
 	}
-	return nil
+	return manifest, config, Same("its configuration", sum(config), man.Config.Digest)
+}
+
+func sum(b []byte) v1.Hash {
+	h, _, _ := v1.SHA256(bytes.NewReader(b)) // memory can be read
+	return h
 }
