@@ -58,7 +58,7 @@ FUZZTIME ?= 30s
 fuzz: ## run every fuzz target for FUZZTIME
 	@set -e; $(GO) list ./... | while read -r p; do \
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
-	    echo "fuzz $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; done; done
+	    echo "fuzz $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p; done; done
 
 release: bin/garboard ## everything for both architectures into dist/, compressed hard, with checksums, licences, sources list, signature
 	bin/garboard release $(ARGS)
