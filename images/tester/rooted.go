@@ -153,6 +153,15 @@ func rootedKernel(frozen bool) (out []error) {
 	if fi, err := os.Stat("/proc/kcore"); err == nil && fi.Mode()&os.ModeCharDevice == 0 {
 		wrong("/proc/kcore is seen: %v", fi)
 	}
+	// Of the node's files those two, and not what /etc or /run has beside them.
+	var own []string
+	list, err = os.ReadDir("/.garboard")
+	for _, e := range list {
+		own = append(own, e.Name())
+	}
+	if got := strings.Join(own, " "); got != "hosts resolv.conf" {
+		wrong("/.garboard: %s %v", got, err)
+	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		wrong("%v", err)

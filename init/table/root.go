@@ -31,7 +31,7 @@ type Root struct {
 // service with a root of its own has the directory at EtcTarget: a file that is
 // replaced could not be followed through a mount of its own, and no volume is mounted there.
 const (
-	EtcDir    = "/run/garboard/etc"
+	EtcDir    = "/run/garboard/names"
 	EtcTarget = "/.garboard"
 )
 
