@@ -55,9 +55,6 @@ func Main(args, env []string, root string, diag io.Writer) int {
 		err = errors.New("no command")
 	}
 	if err == nil {
-		if s.Root != nil {
-			env = withHostname(env)
-		}
 		if err = become(&s, root); err == nil {
 			err = fmt.Errorf("execute %s: %w", s.Command[0], syscall.Exec(s.Command[0], s.Command, env))
 		}

@@ -3,9 +3,6 @@ package launch
 import (
 	"errors"
 	"fmt"
-	"os"
-	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -158,15 +155,6 @@ func newMount(kind string, options ...string) (piece, error) {
 	}
 	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
 	return piece{fd: fd, name: kind}, err
-}
-
-// withHostname adds the variable that every container has.
-func withHostname(env []string) []string {
-	name, err := os.Hostname()
-	if err != nil || slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, "HOSTNAME=") }) {
-		return env
-	}
-	return append(env[:len(env):len(env)], "HOSTNAME="+name)
 }
 
 // contain closes and hides what of the kernel would change the node or tell too much.

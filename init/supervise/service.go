@@ -297,7 +297,11 @@ func (s *service) run(ctx context.Context) (exit, bool) {
 // capabilities, limits, environment and mounts. Its group is the caller's to choose.
 func (s *service) spec(command []string) (Spec, error) {
 	env := slices.Clone(s.Env)
-	for _, d := range []string{defaultPath, defaultHome} {
+	defaults := []string{defaultPath, defaultHome}
+	if name, err := os.Hostname(); err == nil {
+		defaults = append(defaults, "HOSTNAME="+name) // what every container has
+	}
+	for _, d := range defaults {
 		name, _, _ := strings.Cut(d, "=")
 		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
 			env = append(env, d)
