@@ -15,6 +15,9 @@ import (
 var update = flag.Bool("update", false, "rewrite docs/cli.md")
 
 func TestMain(m *testing.M) {
+	if role := os.Getenv(peakEnv); role != "" {
+		hold(role) // does not return, and testscript would leave its directory
+	}
 	testscript.Main(m, map[string]func(){"garboard": main})
 }
 
