@@ -292,7 +292,7 @@ func (s *Service) check(tasks map[string]bool) error {
 			return fmt.Errorf("mount of %s at %s: %q is not a path inside", m.Source, m.Target, m.Sub)
 		}
 	}
-	if err := s.Root.check(); err != nil {
+	if err := s.Root.Check(); err != nil {
 		return err
 	}
 	names := slices.Clone(s.Ambient)
