@@ -249,6 +249,12 @@ func (t *translation) fromImage(at string, s *Service, image *imageConfig) {
 		t.refuse(at+".image", "its user %q: %v; give runAsUser and runAsGroup as numbers", spec, err)
 		return
 	}
+	for _, id := range append([]int{u.Uid, u.Gid}, u.Sgids...) { // the numbers of the image's own files are not looked at yet
+		if id < 0 || id > 1<<31-1 {
+			t.refuse(at+".image", "its user %q: %d in its /etc/passwd or /etc/group is not a user or group; give runAsUser and runAsGroup as numbers", spec, id)
+			return
+		}
+	}
 	if spec != "" {
 		s.User = strconv.Itoa(u.Uid)
 	}

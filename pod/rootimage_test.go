@@ -114,6 +114,10 @@ func TestRootImageRefusals(t *testing.T) {
 		{"no program", `{"Entrypoint": ["text"], "Env": ["PATH=/opt"]}`, "", rootImage, "none of /opt has it"},
 		{"no user", `{"Entrypoint": ["/x"], "User": "nobody-known"}`, "", rootImage, "nobody-known"},
 		{"root where it must not be", `{"Entrypoint": ["/x"]}`, "", rootImage + "    securityContext: {runAsNonRoot: true}\n", "would run as root"},
+		{"negative user", `{"Entrypoint": ["/x"], "User": "minus"}`, "", rootImage, `its user "minus": -5 in its /etc/passwd`},
+		{"user that is no number", `{"Entrypoint": ["/x"], "User": "none"}`, "", rootImage, "4294967295 in its /etc/passwd"},
+		{"group that is too large", `{"Entrypoint": ["/x"], "User": "7:vast"}`, "", rootImage, "99999999999 in its /etc/passwd or /etc/group"},
+		{"groups that are", `{"Entrypoint": ["/x"], "User": "member"}`, "", rootImage, "99999999999 in its /etc/passwd or /etc/group"},
 		{"no signal", `{"Entrypoint": ["/x"], "StopSignal": "?"}`, "", rootImage, "is no signal"},
 		{"unknown signal", `{"Entrypoint": ["/x"], "StopSignal": "SIGFOO"}`, "", rootImage, `its StopSignal "SIGFOO" is no signal`},
 		{"real-time signal", `{"Entrypoint": ["/x"], "StopSignal": "SIGRTMIN+3"}`, "", rootImage, "real-time signals are not the same numbers everywhere"},
@@ -135,7 +139,8 @@ func TestRootImageRefusals(t *testing.T) {
 		if tt.annotations != "" {
 			text = strings.Replace(text, "metadata: {name: p", "metadata: {annotations: {"+tt.annotations+"}, name: p", 1)
 		}
-		p, err := translate(t, text, Options{Target: Init, Images: inRecipe(tt.config, map[string]string{"opt/text": ""})})
+		p, err := translate(t, text, Options{Target: Init, Images: inRecipe(tt.config, map[string]string{"opt/text": "",
+			"etc/passwd": "minus:x:-5:6::/:/\nnone:x:4294967295:1::/:/\nmember:x:7:8::/:/\n", "etc/group": "vast:x:99999999999:member\n"})})
 		if err == nil {
 			_, err = Table([]*Plan{p})
 		}
