@@ -75,6 +75,9 @@ func (b *build) addServiceRoot(s table.Service) error {
 		}
 	}
 	for _, p := range s.Programs() {
+		if inMount(s, p) {
+			continue // an init container may put it there
+		}
 		if err := runnable(v.files, p); err != nil {
 			return err
 		}

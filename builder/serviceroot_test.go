@@ -73,6 +73,7 @@ func TestServiceRoot(t *testing.T) {
 		{"link to nowhere", []string{app, "l -> gone"}, rootedService(table.Mount{Target: "/l"}), nil, nil, "/l is a link to gone, which leads nowhere"},
 		{"links in a circle", []string{app, "a -> b", "b -> a"}, rootedService(table.Mount{Target: "/a/x"}), nil, nil, "leads nowhere"},
 		{"directory for name servers", []string{app, "etc/resolv.conf/"}, rootedService(), nil, nil, "/etc/resolv.conf is a directory"},
+		{"program in a volume", []string{"bin/"}, rootedService(table.Mount{Target: "/bin"}), nil, nil, ""},
 		{"dev that is a file", []string{app, "dev"}, rootedService(), nil, nil, "/dev: one is a directory"},
 		{"in the kernel's views and in each other", []string{app, "d/", "d/x"}, rootedService(table.Mount{Target: "/d"}, table.Mount{Target: "/d/x/y"}, table.Mount{Target: "/dev/x/y"}, table.Mount{Target: "/sys/fs/bpf"}, table.Mount{Target: "/dev/shm"}), nil, nil, ""},
 		{"proc that is a link", []string{app, "proc -> d", "d/"}, rootedService(), nil, nil, "its /proc is a link to d"},

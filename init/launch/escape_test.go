@@ -117,6 +117,23 @@ func TestVolumesInDev(t *testing.T) {
 	}
 }
 
+// A program that is no root's opens its output by name, as one does whose log is a link
+// to /dev/stdout; and the null device, which is everybody's, stays as it is.
+func TestOutputByName(t *testing.T) {
+	if os.Getuid() != 0 {
+		return // the only user of a user namespace has no other
+	}
+	r := newRooted(t)
+	s := table.Service{Root: &table.Root{Image: "i", Path: "/r"}, User: "4711", Group: "4712"}
+	if err := os.Chmod(r.dir+"/r", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.run(t, "echo one > /dev/stdout; echo two > /dev/stderr; ls -ln /dev/null | cut -d' ' -f3", s)
+	if want := "one\ntwo\n0\n"; err != nil || out != want {
+		t.Errorf("%v: %q, want %q", err, out, want)
+	}
+}
+
 func TestMatches(t *testing.T) {
 	dir := t.TempDir()
 	for _, p := range []string{"a/cpu0/x", "a/cpu11", "a/online"} {
