@@ -69,9 +69,11 @@ func TestRootImage(t *testing.T) {
 		{"a shell's own", `{"Entrypoint": ["/x", "kill $$; echo $(A)"], "Env": ["A=1"]}`, "", func(s table.Service) any { return s.Command[1] }, "kill $$; echo $(A)"},
 		{"the manifest's words", `{"Entrypoint": ["/x", "$$"], "Cmd": ["$$"]}`, "    args: [$$, $(A)]\n    env: [{name: A, value: b}]\n", func(s table.Service) any { return s.Command }, "[/x $$ $ b]"},
 		{"variable without a value", `{"Entrypoint": ["/x"], "Env": ["A", "B="]}`, "", func(s table.Service) any { return s.Env[:2] }, "[A= B=]"},
+		{"mounts that arrive", config, "    volumeMounts: [{name: h, mountPath: /h, mountPropagation: HostToContainer}, {name: h, mountPath: /i, mountPropagation: None}]\n", func(s table.Service) any { return s.Mounts },
+			"[{/h  /h false false false} {/h  /i false false true}]"},
 		{"volumes in each other", config, "    volumeMounts: [{name: e, mountPath: /a/b/c}, {name: h, mountPath: /d/x}, {name: e, mountPath: /a, subPath: s}, {name: f, mountPath: /a/b}]\n",
 			func(s table.Service) any { return s.Mounts },
-			"[{/var/lib/garboard/pods/ns_p/e s /a false false} {/h  /d/x false false} {/var/lib/garboard/pods/ns_p/f  /a/b false false} {/var/lib/garboard/pods/ns_p/e  /a/b/c false false}]"},
+			"[{/var/lib/garboard/pods/ns_p/e s /a false false true} {/h  /d/x false false true} {/var/lib/garboard/pods/ns_p/f  /a/b false false true} {/var/lib/garboard/pods/ns_p/e  /a/b/c false false true}]"},
 		{"rights", config, "", func(s table.Service) any { return strings.Join(*s.Capabilities, " ") }, strings.Join(usualCapabilities, " ")},
 		{"not privileged", config, "    securityContext: {privileged: false}\n", func(s table.Service) any { return len(*s.Capabilities) }, "9"},
 		{"privileged", config, "    securityContext: {privileged: true, capabilities: {drop: [ALL]}}\n", func(s table.Service) any { return fmt.Sprint(s.Capabilities == nil, s.Root.Host) }, "true true"},
@@ -79,9 +81,9 @@ func TestRootImage(t *testing.T) {
 		{"to be written to", config, "    securityContext: {readOnlyRootFilesystem: false}\n", func(s table.Service) any { return s.Root.Writes != "" }, "true"},
 		{"hook and probe, looked up", config, "    lifecycle: {preStop: {exec: {command: [other]}}}\n    livenessProbe: {exec: {command: [app, check]}}\n",
 			func(s table.Service) any { return fmt.Sprint(s.PreStop.Exec, s.Live.Exec) }, "[/usr/bin/other] [/usr/local/bin/app check]"},
-		{"volume at its own path", config, "    volumeMounts: [{name: h, mountPath: /h}]\n", func(s table.Service) any { return s.Mounts }, "[{/h  /h false false}]"},
+		{"volume at its own path", config, "    volumeMounts: [{name: h, mountPath: /h}]\n", func(s table.Service) any { return s.Mounts }, "[{/h  /h false false true}]"},
 		{"part of a volume", config, "    volumeMounts: [{name: h, mountPath: /x, subPath: a/../b/}]\n", func(s table.Service) any { return s.Mounts }, ""},
-		{"part of a volume, plain", config, "    volumeMounts: [{name: h, mountPath: /x, subPath: a/b}]\n", func(s table.Service) any { return s.Mounts }, "[{/h a/b /x false false}]"},
+		{"part of a volume, plain", config, "    volumeMounts: [{name: h, mountPath: /x, subPath: a/b}]\n", func(s table.Service) any { return s.Mounts }, "[{/h a/b /x false false true}]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := translate(t, silentPod("  volumes: [{name: h, hostPath: {path: /h}}, {name: e, emptyDir: {}}, {name: f, emptyDir: {}}]", rootImage+tt.container), Options{Target: Init, Images: inRecipe(tt.config, files)})

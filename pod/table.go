@@ -195,7 +195,7 @@ func (p *Plan) table() []table.Service {
 			r.OOMScoreAdj = *s.OOMScoreAdj
 		}
 		for _, m := range s.Mounts {
-			r.Mounts = append(r.Mounts, table.Mount{Source: strings.TrimSuffix(m.Source, "/"+m.Sub), Sub: m.Sub, Target: m.Target, ReadOnly: m.ReadOnly, File: m.File})
+			r.Mounts = append(r.Mounts, table.Mount{Source: strings.TrimSuffix(m.Source, "/"+m.Sub), Sub: m.Sub, Target: m.Target, ReadOnly: m.ReadOnly, File: m.File, Private: m.Private})
 		}
 		if s.Root != "" {
 			r.Root = p.root(s)

@@ -254,8 +254,10 @@ func (t *translation) mounts(at string, c *corev1.Container, s *Service) {
 				}
 			}
 		}
+		// As in a container: what arrived would be writable in a volume that is not.
+		private := t.Target == Init && s.Root != "" && (m.MountPropagation == nil || *m.MountPropagation == corev1.MountPropagationNone)
 		of[target] = v
-		s.Mounts = append(s.Mounts, Mount{Source: source, Sub: sub, Target: target, ReadOnly: m.ReadOnly || v.Kind == Written, File: t.isFile(v, source)})
+		s.Mounts = append(s.Mounts, Mount{Source: source, Sub: sub, Target: target, ReadOnly: m.ReadOnly || v.Kind == Written, File: t.isFile(v, source), Private: private})
 	}
 	if t.Target == Init {
 		t.nest(at, s, of)

@@ -95,6 +95,19 @@ func TestViewsAreCutOff(t *testing.T) {
 	}
 }
 
+// Nor does it arrive in a volume, if the manifest does not ask for that.
+func TestVolumesAreCutOff(t *testing.T) {
+	r := newRooted(t)
+	t.Setenv("LAUNCH_SHARED", "1")
+	const script = `while read -r id parent dev root at rest; do case $at in /v) case $rest in *master:*) echo arrives;; *) echo private;; esac;; esac; done < /proc/self/mountinfo`
+	for private, want := range map[bool]string{true: "private\n", false: "arrives\n"} {
+		out, err := r.run(t, script, table.Service{Root: &table.Root{Image: "i", Path: "/r"}, Mounts: []table.Mount{{Source: "/volume", Target: "/v", Private: private}}})
+		if err != nil || out != want {
+			t.Errorf("private %v: %v: %q, want %q", private, err, out, want)
+		}
+	}
+}
+
 // Places for volumes in a container's /dev are made as it is; devices that are made there
 // do not work.
 func TestVolumesInDev(t *testing.T) {

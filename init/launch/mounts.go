@@ -11,7 +11,7 @@ import (
 )
 
 // mountAll gives this thread a mount namespace with a service's root and mounts.
-// Those of the node go on arriving in it, and nothing leaves it. The working
+// Those of the node go on arriving in it, but in what is private, and nothing leaves it. The working
 // directory was entered before there was a mount, and may be in one: it is entered
 // again.
 //
@@ -33,6 +33,11 @@ func mountAll(root string, s *table.Service) error {
 		p.target, p.name = m.Target, sourceName(m)
 		if m.ReadOnly {
 			if err := p.readOnly(); err != nil {
+				return fmt.Errorf("mount %s at %s: %w", p.name, m.Target, err)
+			}
+		}
+		if m.Private {
+			if err := p.cutOff(); err != nil {
 				return fmt.Errorf("mount %s at %s: %w", p.name, m.Target, err)
 			}
 		}

@@ -144,6 +144,8 @@ type Mount struct {
 	Target   string `json:"target"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
 	File     bool   `json:"file,omitempty"`
+	// Private says that what the node mounts in it later is not seen.
+	Private bool `json:"private,omitempty"`
 }
 
 // Where volumes lie, and nothing else.
