@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -22,7 +23,11 @@ func (b *build) addServiceRoots(c *pod.Compiled) error {
 			continue
 		}
 		if err := b.addServiceRoot(s); err != nil {
-			return fmt.Errorf("service %s: image %s: %w", s.Name, s.Root.Image, err)
+			err = fmt.Errorf("service %s: image %s: %w", s.Name, s.Root.Image, err)
+			if at := c.Images[s.Name]; at != "" {
+				err = fmt.Errorf("%s: %w", at, err)
+			}
+			return err
 		}
 	}
 	return nil
@@ -39,7 +44,11 @@ func (b *build) addServiceRoot(s table.Service) error {
 		return err
 	}
 	top := newTopLayer(v, "recipe "+b.recipe.Name, "root directory of service "+s.Name)
-	for _, d := range []string{"/proc", "/sys", "/dev", table.EtcTarget} {
+	for _, d := range append(views[:len(views):len(views)], table.EtcTarget) {
+		// PID 1 follows no link there: a service could exchange it.
+		if e := v.files.Get(d); e != nil && e.Kind == rootfs.Symlink {
+			return fmt.Errorf("its %s is a link to %s; use an image in which it is a directory, or is not", d, e.Link)
+		}
 		if err := top.place(d, false); err != nil {
 			return err
 		}
@@ -50,6 +59,9 @@ func (b *build) addServiceRoot(s table.Service) error {
 		}
 	}
 	for _, m := range s.Mounts {
+		if inMount(s, path.Dir(m.Target)) || slices.ContainsFunc(views, func(d string) bool { return strings.HasPrefix(m.Target, d+"/") }) {
+			continue // its place is in what is mounted there
+		}
 		if err := top.place(m.Target, m.File); err != nil {
 			return fmt.Errorf("mount at %s: %w", m.Target, err)
 		}
@@ -63,12 +75,18 @@ func (b *build) addServiceRoot(s table.Service) error {
 		}
 	}
 	for _, p := range s.Programs() {
+		if inMount(s, p) {
+			continue // an init container may put it there
+		}
 		if err := runnable(v.files, p); err != nil {
 			return err
 		}
 	}
 	return top.into(b.tree, s.Root.Layers[0])
 }
+
+// views are what is mounted in every root, of the kernel's.
+var views = []string{"/proc", "/sys", "/dev"}
 
 func inMount(s table.Service, p string) bool {
 	for _, m := range s.Mounts {

@@ -73,6 +73,11 @@ func TestServiceRoot(t *testing.T) {
 		{"link to nowhere", []string{app, "l -> gone"}, rootedService(table.Mount{Target: "/l"}), nil, nil, "/l is a link to gone, which leads nowhere"},
 		{"links in a circle", []string{app, "a -> b", "b -> a"}, rootedService(table.Mount{Target: "/a/x"}), nil, nil, "leads nowhere"},
 		{"directory for name servers", []string{app, "etc/resolv.conf/"}, rootedService(), nil, nil, "/etc/resolv.conf is a directory"},
+		{"program in a volume", []string{"bin/"}, rootedService(table.Mount{Target: "/bin"}), nil, nil, ""},
+		{"dev that is a file", []string{app, "dev"}, rootedService(), nil, nil, "/dev: one is a directory"},
+		{"in the kernel's views and in each other", []string{app, "d/", "d/x"}, rootedService(table.Mount{Target: "/d"}, table.Mount{Target: "/d/x/y"}, table.Mount{Target: "/dev/x/y"}, table.Mount{Target: "/sys/fs/bpf"}, table.Mount{Target: "/dev/shm"}), nil, nil, ""},
+		{"proc that is a link", []string{app, "proc -> d", "d/"}, rootedService(), nil, nil, "its /proc is a link to d"},
+		{"names that are a link", []string{app, ".garboard -> d", "d/"}, rootedService(), nil, nil, "its /.garboard is a link to d"},
 		{"no program", []string{"bin/other"}, rootedService(), nil, nil, "/bin/app is not in it"},
 		{"program that is none", []string{"bin/app/"}, rootedService(), nil, nil, "/bin/app is no program"},
 		{"program of a hook", []string{app}, func() table.Service {
@@ -84,9 +89,9 @@ func TestServiceRoot(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := imageBuild(t, recipe.Recipe{Name: "n"})
 			b.images.views = map[string]preload.View{"i": withParents(imageOf(tt.image...))}
-			err := b.addServiceRoots(&pod.Compiled{Services: []table.Service{tt.s, {Name: "without"}}})
+			err := b.addServiceRoots(&pod.Compiled{Services: []table.Service{tt.s, {Name: "without"}}, Images: map[string]string{"s": "s.yaml:3: spec.containers[0].image"}})
 			if tt.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.err) || !strings.Contains(err.Error(), "service s: image i: ") {
+				if err == nil || !strings.Contains(err.Error(), tt.err) || !strings.HasPrefix(err.Error(), "s.yaml:3: spec.containers[0].image: service s: image i: ") {
 					t.Fatalf("error %v, want %q", err, tt.err)
 				}
 				return

@@ -91,8 +91,11 @@ func (t *translation) command(at string, c *corev1.Container, s *Service, image 
 	for _, e := range slices.Concat(s.Env, s.SecretEnv) {
 		vars[e.Name] = e.Value
 	}
-	for _, word := range slices.Concat(command, args) {
-		s.Argv = append(s.Argv, expand(word, vars))
+	for i, word := range slices.Concat(command, args) {
+		if own := i < len(command) && len(c.Command) > 0 || i >= len(command) && len(c.Args) > 0; own {
+			word = expand(word, vars) // what an image says is as it is: a shell's $$ is its own
+		}
+		s.Argv = append(s.Argv, word)
 	}
 	switch {
 	case t.refused(at + ".command"), t.refused(at + ".image"), len(command) == 0 && image != nil && image.later && (t.Target == Systemd || t.ImagesLater):
@@ -113,15 +116,19 @@ func (t *translation) command(at string, c *corev1.Container, s *Service, image 
 	case !path.IsAbs(s.Argv[0]) && strings.Contains(s.Argv[0], "/"):
 		s.Argv[0] = path.Join("/", s.Dir, s.Argv[0]) // as container runtimes do
 	}
-	for _, word := range slices.Concat(command, args) {
+	for _, word := range slices.Concat(c.Command, c.Args) {
 		if refersTo(word, s.SecretEnv) {
 			t.refuse(where, "%q would put the value of a secret where everybody on the machine can read it; let the program read the variable or a file", word)
 		}
 	}
-	if s.Dir != "" && !path.IsAbs(s.Dir) {
-		t.refuse(at+".workingDir", "%q is not an absolute path", s.Dir)
+	dir, whose := at+".workingDir", ""
+	if c.WorkingDir == "" {
+		dir, whose = at+".image", "its working directory: "
 	}
-	t.plainPath(at+".workingDir", s.Dir)
+	if s.Dir != "" && !path.IsAbs(s.Dir) {
+		t.refuse(dir, "%s%q is not an absolute path", whose, s.Dir)
+	}
+	t.plainPath(dir, s.Dir)
 	if len(s.Argv) > 0 {
 		t.plainPath(where, s.Argv[0])
 	}

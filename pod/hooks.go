@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	"garboard.local/init/table"
@@ -25,4 +27,17 @@ var signals = map[string]int{
 	"SIGUSR1": 10, "SIGSEGV": 11, "SIGUSR2": 12, "SIGPIPE": 13, "SIGALRM": 14, "SIGTERM": 15, "SIGSTKFLT": 16, "SIGCHLD": 17, "SIGCLD": 17,
 	"SIGCONT": 18, "SIGSTOP": 19, "SIGTSTP": 20, "SIGTTIN": 21, "SIGTTOU": 22, "SIGURG": 23, "SIGXCPU": 24, "SIGXFSZ": 25, "SIGVTALRM": 26,
 	"SIGPROF": 27, "SIGWINCH": 28, "SIGIO": 29, "SIGPOLL": 29, "SIGPWR": 30, "SIGSYS": 31,
+}
+
+// signalNumber is the number of a signal by its name or number: 0 if there is none, -1
+// of real-time signals.
+func signalNumber(s string) int {
+	n, err := strconv.Atoi(s)
+	switch {
+	case err == nil && n > 31, strings.HasPrefix(s, "SIGRTM"):
+		return -1
+	case err == nil:
+		return n
+	}
+	return signals[s]
 }

@@ -119,6 +119,7 @@ func (t *translation) rootImage(at string, c *corev1.Container, s *Service) *ima
 	if err == nil {
 		image := &imageConfig{files: found.Files}
 		if err = json.Unmarshal(found.Config, image); err == nil {
+			t.fit(at, image)
 			if s.Layers = found.Layers; s.Dir == "" {
 				s.Dir = image.Config.WorkingDir
 			}
@@ -213,8 +214,11 @@ func (s *Service) UsualEnv() []Setting {
 // are about other users.
 func (t *translation) fromImage(at string, s *Service, image *imageConfig) {
 	if image != nil && image.Config.StopSignal != "" && s.StopSignal == "" {
-		if s.StopSignal = signalName(image.Config.StopSignal); s.StopSignal == "" {
+		switch s.StopSignal = signalName(image.Config.StopSignal); {
+		case s.StopSignal == "", t.Target == Init && signalNumber(s.StopSignal) == 0:
 			t.refuse(at+".image", "its StopSignal %q is no signal; give another with lifecycle.stopSignal", image.Config.StopSignal)
+		case t.Target == Init && signalNumber(s.StopSignal) < 0:
+			t.refuse(at+".image", "its StopSignal %q: real-time signals are not the same numbers everywhere; give another with lifecycle.stopSignal", image.Config.StopSignal)
 		}
 	}
 	if s.Root == "" || t.refused(at+".securityContext") || t.Target == Init && (image == nil || image.later) {
@@ -245,6 +249,12 @@ func (t *translation) fromImage(at string, s *Service, image *imageConfig) {
 		t.refuse(at+".image", "its user %q: %v; give runAsUser and runAsGroup as numbers", spec, err)
 		return
 	}
+	for _, id := range append([]int{u.Uid, u.Gid}, u.Sgids...) { // the numbers of the image's own files are not looked at yet
+		if id < 0 || id > 1<<31-1 {
+			t.refuse(at+".image", "its user %q: %d in its /etc/passwd or /etc/group is not a user or group; give runAsUser and runAsGroup as numbers", spec, id)
+			return
+		}
+	}
 	if spec != "" {
 		s.User = strconv.Itoa(u.Uid)
 	}
@@ -260,6 +270,22 @@ func (t *translation) fromImage(at string, s *Service, image *imageConfig) {
 	for _, g := range u.Sgids {
 		if id := int64(g); !slices.Contains(s.Groups, id) && strconv.Itoa(g) != s.Group {
 			s.Groups = append(s.Groups, id)
+		}
+	}
+}
+
+// fit refuses what of an image's configuration no process can be started with, which a
+// node would only find out then.
+func (t *translation) fit(at string, image *imageConfig) {
+	c := &image.Config
+	for _, e := range c.Env {
+		if name, _, _ := strings.Cut(e, "="); name == "" || strings.Contains(e, "\x00") {
+			t.refuse(at+".image", "its variable %q: a name is needed, and no NUL", e)
+		}
+	}
+	for _, word := range slices.Concat(c.Entrypoint, c.Cmd) {
+		if strings.Contains(word, "\x00") {
+			t.refuse(at+".image", "its command %q: a word with a NUL", word)
 		}
 	}
 }

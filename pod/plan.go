@@ -150,6 +150,7 @@ type Mount struct {
 	Sub            string // the part of Source that is by subPath; "" = none
 	ReadOnly       bool
 	File           bool // the source is no directory
+	Private        bool // what the host mounts in it later is not seen
 }
 
 // File is a file that belongs to a pod.

@@ -30,6 +30,8 @@ type Compiled struct {
 	Services []table.Service
 	Volumes  []table.Volume // which PID 1 makes
 	Files    []File         // of the root image, by their absolute paths
+	// Images says where in the manifests a service's image is named, for errors.
+	Images map[string]string
 }
 
 // Services are the services of every Pod among the documents, in their order.
@@ -55,14 +57,14 @@ func Services(docs []*manifest.Document, o Options) (*Compiled, error) {
 
 // Table is the services of several pods, which may come after each other.
 func Table(plans []*Plan) (*Compiled, error) {
-	out := &Compiled{}
+	out := &Compiled{Images: map[string]string{}}
 	ResolveRoles(plans)
 	of := map[string][]string{} // the services of a pod that stay
 	for _, p := range plans {
 		services := p.table()
-		for _, s := range services {
-			for i := range p.After {
-				ref := p.After[i]
+		for i, s := range services {
+			var err error
+			for _, ref := range p.After {
 				if of[ref] == nil {
 					return nil, p.Document.Errorf(p.Document.LineOf("metadata.annotations."+AfterAnnotation),
 						"metadata.annotations.%s: comes after %q, which is not defined before it", AfterAnnotation, ref)
@@ -70,6 +72,11 @@ func Table(plans []*Plan) (*Compiled, error) {
 				s.After = append(s.After, of[ref]...)
 			}
 			s.WaitSeconds = p.WaitSeconds
+			if s.Root != nil {
+				if out.Images[s.Name], err = p.whereImage(i, s.Root); err != nil {
+					return nil, err
+				}
+			}
 			out.Services = append(out.Services, s)
 		}
 		out.Volumes = append(out.Volumes, p.volumes()...)
@@ -162,7 +169,7 @@ func (p *Plan) table() []table.Service {
 			Requires: before, Once: s.Kind == InitContainer,
 			Startup: s.Startup.table(kubeletPeriodMillis, defaultFailures), Live: s.Liveness.table(kubeletPeriodMillis, defaultFailures),
 			Ready:   s.Readiness.table(defaultPeriodMillis, 0),
-			Sidecar: s.Kind == Sidecar, PostStart: hook(s.PostStart), PreStop: hook(s.PreStop), StopSignal: signals[s.StopSignal],
+			Sidecar: s.Kind == Sidecar, PostStart: hook(s.PostStart), PreStop: hook(s.PreStop), StopSignal: signalNumber(s.StopSignal),
 		}
 		if s.Caps != nil {
 			r.Capabilities = &s.Caps
@@ -188,7 +195,7 @@ func (p *Plan) table() []table.Service {
 			r.OOMScoreAdj = *s.OOMScoreAdj
 		}
 		for _, m := range s.Mounts {
-			r.Mounts = append(r.Mounts, table.Mount{Source: strings.TrimSuffix(m.Source, "/"+m.Sub), Sub: m.Sub, Target: m.Target, ReadOnly: m.ReadOnly, File: m.File})
+			r.Mounts = append(r.Mounts, table.Mount{Source: strings.TrimSuffix(m.Source, "/"+m.Sub), Sub: m.Sub, Target: m.Target, ReadOnly: m.ReadOnly, File: m.File, Private: m.Private})
 		}
 		if s.Root != "" {
 			r.Root = p.root(s)
@@ -202,6 +209,17 @@ func (p *Plan) table() []table.Service {
 		out = append(out, r)
 	}
 	return out
+}
+
+// whereImage is where the manifest names the image of a service, which can have more
+// layers than a mount takes.
+func (p *Plan) whereImage(service int, r *table.Root) (string, error) {
+	at := p.Services[service].Path + ".image"
+	line := p.Document.LineOf(at)
+	if err := r.Check(); err != nil {
+		return "", p.Document.Errorf(line, "%s: %v", p.Document.Where(at), err)
+	}
+	return p.Document.Errorf(line, "%s", p.Document.Where(at)).Error(), nil
 }
 
 // root is the root directory of a service with an image.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"garboard.local/init/table"
 )
 
 // volumes finds out where the files of each volume are on the host.
@@ -200,6 +202,7 @@ func (t *translation) mounts(at string, c *corev1.Container, s *Service) {
 	for _, e := range s.Env {
 		vars[e.Name] = e.Value
 	}
+	of := map[string]*Volume{} // by target
 	for i, m := range c.VolumeMounts {
 		at := fmt.Sprintf("%s.volumeMounts[%d]", at, i)
 		v := t.volumeOf(m.Name)
@@ -244,7 +247,20 @@ func (t *translation) mounts(at string, c *corev1.Container, s *Service) {
 		if sub == "." {
 			sub = ""
 		}
-		s.Mounts = append(s.Mounts, Mount{Source: source, Sub: sub, Target: target, ReadOnly: m.ReadOnly || v.Kind == Written, File: t.isFile(v, source)})
+		if t.Target == Init && s.Root != "" {
+			for _, own := range []string{"/proc", table.EtcTarget} {
+				if target == own || strings.HasPrefix(target, own+"/") {
+					t.refuse(at+".mountPath", "%s: what a service with an image has in %s is the node's; mount the volume elsewhere", m.MountPath, own)
+				}
+			}
+		}
+		// As in a container: what arrived would be writable in a volume that is not.
+		private := t.Target == Init && s.Root != "" && (m.MountPropagation == nil || *m.MountPropagation == corev1.MountPropagationNone)
+		of[target] = v
+		s.Mounts = append(s.Mounts, Mount{Source: source, Sub: sub, Target: target, ReadOnly: m.ReadOnly || v.Kind == Written, File: t.isFile(v, source), Private: private})
+	}
+	if t.Target == Init {
+		t.nest(at, s, of)
 	}
 	for i, m := range c.VolumeMounts {
 		if t.Target == Init && (s.Root != "" || len(s.Mounts) > 0) && m.MountPropagation != nil && *m.MountPropagation == corev1.MountPropagationBidirectional {

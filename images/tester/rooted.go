@@ -89,9 +89,7 @@ func seesItsRoot(kind string) []error {
 	}
 	out = append(out, rootedNames(name)...)
 	out = append(out, rootedKernel(frozen)...)
-	if caps, err := statusField("/proc/self/status", "CapBnd"); err != nil || caps != "00000000000005fb" { // cri-o's nine
-		wrong("capabilities: %s %v", caps, err)
-	}
+	out = append(out, rootedLeaks(frozen)...)
 	if err := os.WriteFile("/srv/app/written", nil, 0o600); (err == nil) == frozen || frozen && !errors.Is(err, syscall.EROFS) {
 		wrong("writing to its root: %v", err)
 	}
@@ -135,11 +133,20 @@ func rootedKernel(frozen bool) (out []error) {
 	for _, e := range list {
 		names = append(names, e.Name())
 	}
-	if got, want := strings.Join(names, " "), "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero"; got != want {
+	want := "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero"
+	if frozen {
+		want = "fd full null own ptmx pts random shm stderr stdin stdout tty urandom zero"
+		if _, err := os.Stat("/dev/own/part/deep"); err != nil {
+			wrong("a volume in another in /dev: %v", err)
+		}
+	}
+	if got := strings.Join(names, " "); got != want {
 		wrong("/dev: %s %v, want %s", got, err, want)
 	}
-	if err := os.WriteFile("/dev/null", []byte("x"), 0); err != nil {
-		wrong("%v", err)
+	for _, p := range []string{"/dev/null", "/dev/stdout"} {
+		if err := os.WriteFile(p, []byte("written by name\n"), 0); err != nil {
+			wrong("%v", err)
+		}
 	}
 	for _, p := range []string{"/proc/sys/kernel/domainname", "/proc/sysrq-trigger"} {
 		err := os.WriteFile(p, []byte("x"), 0)
@@ -168,11 +175,14 @@ func rootedKernel(frozen bool) (out []error) {
 	}
 	for line := range strings.Lines(string(mounts)) {
 		f := strings.Fields(line)
-		if len(f) < 5 || f[4] == "/" || f[4] == "/.garboard" || f[4] == "/run/shared" {
+		if len(f) < 5 || f[4] == "/" || f[4] == "/.garboard" || f[4] == "/run/shared" || strings.HasPrefix(f[4], "/dev/own") || f[4] == "/dev/shm" {
 			continue
 		}
 		if top, _, _ := strings.Cut(strings.TrimPrefix(f[4], "/"), "/"); !slices.Contains([]string{"dev", "proc", "sys"}, top) {
 			wrong("%s is mounted", f[4])
+		}
+		if options, _, _ := strings.Cut(line, " - "); !strings.Contains(line, " - devtmpfs ") && strings.Contains(options, " master:") {
+			wrong("what the node mounts later arrives in %s", f[4])
 		}
 	}
 	return out

@@ -74,6 +74,11 @@ func become(s *table.Service, root string) error {
 			return err
 		}
 	}
+	if s.Root != nil {
+		if err := giveOutput(who); err != nil {
+			return err
+		}
+	}
 	for _, l := range s.Limits {
 		limit := syscall.Rlimit{Cur: l.Soft, Max: l.Hard}
 		// syscall's, because Go raises nofile for itself and lowers it again at

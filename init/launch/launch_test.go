@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,12 +21,29 @@ import (
 // The tests launch this very binary, which then tells what it has become.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == Name {
+		if os.Getenv("LAUNCH_SHARED") != "" {
+			shareMounts()
+		}
 		os.Exit(Main(os.Args[1:], os.Environ(), os.Getenv("LAUNCH_ROOT"), os.Stderr))
 	}
 	if os.Args[len(os.Args)-1] == "tell" {
 		tell()
 	}
 	os.Exit(m.Run())
+}
+
+// shareMounts gives this thread mounts that spread, as those of a node do.
+func shareMounts() {
+	runtime.LockOSThread()
+	if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""), unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, "")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	// It is left open, or nothing would keep these mounts and they would spread nowhere.
+	if _, err := unix.Open("/proc/thread-self/ns/mnt", unix.O_RDONLY, 0); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // told is what a process sees of itself.

@@ -3,6 +3,7 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // mountAll gives this thread a mount namespace with a service's root and mounts.
-// Those of the node go on arriving in it, and nothing leaves it. The working
+// Those of the node go on arriving in it, but in what is private, and nothing leaves it. The working
 // directory was entered before there was a mount, and may be in one: it is entered
 // again.
 //
@@ -35,10 +36,15 @@ func mountAll(root string, s *table.Service) error {
 				return fmt.Errorf("mount %s at %s: %w", p.name, m.Target, err)
 			}
 		}
+		if m.Private {
+			if err := p.cutOff(); err != nil {
+				return fmt.Errorf("mount %s at %s: %w", p.name, m.Target, err)
+			}
+		}
 		volumes = append(volumes, p)
 	}
 	if s.Root != nil {
-		if err := enter(root, s.Root); err != nil {
+		if err := enter(root, s.Root, volumes); err != nil {
 			return fmt.Errorf("root of image %s: %w", s.Root.Image, err)
 		}
 		root = ""
@@ -52,10 +58,31 @@ func mountAll(root string, s *table.Service) error {
 	if dir == "" {
 		dir = "/"
 	}
-	if err := unix.Chdir(root + dir); err != nil {
+	if err := changeDir(root + dir); err != nil {
 		return fmt.Errorf("working directory %s: %w", dir, err)
 	}
 	return nil
+}
+
+// changeDir enters a directory that an image may name. This thread may look into any
+// process yet, so /proc/1/root would lead to the node.
+func changeDir(dir string) error {
+	fd, err := lookAt(unix.AT_FDCWD, dir, unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Fchdir(fd)
+}
+
+// lookAt finds what is at a path in which no link leads through a process (proc(5):
+// root, cwd, exe, fd), that is out of this thread's root.
+func lookAt(at int, path string, flags uint64) (int, error) {
+	fd, err := unix.Openat2(at, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_NO_MAGICLINKS})
+	if errors.Is(err, unix.ELOOP) {
+		err = fmt.Errorf("%w, or one of them leads through a process in /proc", err)
+	}
+	return fd, err
 }
 
 func sourceName(m table.Mount) string {
@@ -91,11 +118,19 @@ func copyOf(path, sub string) (piece, error) {
 		defer unix.Close(in)
 		at = in
 	}
-	fd, err := unix.OpenTree(at, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	fd, err := unix.OpenTree(at, "", unix.AT_EMPTY_PATH|copyTree)
 	if err != nil {
 		return piece{}, fmt.Errorf("%s: copy its mount: %w", path, err)
 	}
 	return piece{fd: fd, name: path}, nil
+}
+
+const copyTree = unix.AT_RECURSIVE | unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC
+
+// copyIn is a copy of the mounts at a name in another piece that is mounted.
+func copyIn(fd int, name string) (piece, error) {
+	m, err := unix.OpenTree(fd, name, copyTree)
+	return piece{fd: m, name: name}, err
 }
 
 func (p piece) readOnly() error {
@@ -106,24 +141,52 @@ func (p piece) readOnly() error {
 	return nil
 }
 
+// cutOff keeps mounts of the node that are made later from arriving in it.
+func (p piece) cutOff() error {
+	attr := unix.MountAttr{Propagation: unix.MS_PRIVATE}
+	if err := unix.MountSetattr(p.fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+		return fmt.Errorf("keep later mounts from it: %w", err)
+	}
+	return nil
+}
+
 // attach mounts it at its target.
 func (p piece) attach(root string) error {
-	err := unix.MoveMount(p.fd, "", unix.AT_FDCWD, root+p.target, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
+	at, err := lookAt(unix.AT_FDCWD, root+p.target, 0)
 	if err != nil {
-		if errors.Is(err, unix.EINVAL) && p.isDir() != isDirAt(root+p.target) {
-			err = unix.ENOTDIR // which move_mount(2) does not say
-		}
+		return fmt.Errorf("%s: %w", root+p.target, err)
+	}
+	defer unix.Close(at)
+	if err := p.attachTo(at); err != nil {
 		return fmt.Errorf("%s: %w", root+p.target, err)
 	}
 	return nil
 }
 
-func (p piece) isDir() bool {
-	var st unix.Stat_t
-	return unix.Fstat(p.fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
+// attachIn mounts it at its target, which lies in another piece that is mounted: in
+// that, whatever the names of an image lead to meanwhile.
+func (p piece) attachIn(in piece) error {
+	name := strings.TrimPrefix(p.target, in.target+"/")
+	at, err := unix.Openat2(in.fd, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.target, err)
+	}
+	defer unix.Close(at)
+	if err := p.attachTo(at); err != nil {
+		return fmt.Errorf("%s: %w", p.target, err)
+	}
+	return nil
 }
 
-func isDirAt(path string) bool {
+func (p piece) attachTo(at int) error {
+	err := unix.MoveMount(p.fd, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	if errors.Is(err, unix.EINVAL) && isDir(p.fd) != isDir(at) {
+		return unix.ENOTDIR // which move_mount(2) does not say
+	}
+	return err
+}
+
+func isDir(fd int) bool {
 	var st unix.Stat_t
-	return unix.Stat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
 }

@@ -3,29 +3,42 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"garboard.local/init/table"
 )
 
-// What a container that is not privileged sees of the kernel, as container runtimes
-// have it by default (OCI runtime-spec, config-linux.md; the lists are those of runc
-// and crun).
+// What a container that is not privileged sees of the kernel: what cri-o closes and
+// hides (DefaultReadOnlyPaths and DefaultMaskedPaths of go.podman.io/common, and
+// /proc/asound), by the view that it lies in. A name may have a * for its directories.
 var (
-	closed = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
-	hidden = []string{"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug",
-		"/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap", "/sys/firmware"}
+	closed  = map[string][]string{"/proc": {"bus", "fs", "irq", "sys", "sysrq-trigger"}}
+	hidden  = map[string][]string{"/proc": {"acpi", "asound", "interrupts", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list", "timer_stats"}, "/sys": {"devices/virtual/powercap", "firmware", "fs/selinux", "devices/system/cpu/cpu*/thermal_throttle"}}
 	devices = []string{"full", "null", "random", "tty", "urandom", "zero"}
 	links   = map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx"}
 )
 
 // enter makes the root that PID 1 has mounted this thread's, with the views of the
 // kernel that belong into it, and leaves nothing of the node's.
-func enter(root string, r *table.Root) error {
+//
+// A service can write to its root, and be at it while its probe begins. So no name in it
+// is trusted: views stand on directories, not on links, and what lies in a view is
+// found from that.
+func enter(root string, r *table.Root, volumes []piece) error {
 	views, err := viewsOf(root, r.Host)
 	if err != nil {
 		return err
+	}
+	var dev []piece
+	if !r.Host {
+		if dev, err = ownDevices(volumes); err != nil {
+			return err
+		}
+		views = append(views, dev[0])
 	}
 	top := root + r.Path
 	// A mount of its own to stand on, also in a test, where nobody has mounted one.
@@ -46,18 +59,44 @@ func enter(root string, r *table.Root) error {
 		return err
 	}
 	for _, p := range views {
-		if err := p.attach(""); err != nil {
+		if err := p.attachView(); err != nil {
 			return err
 		}
 	}
 	if r.Host {
 		return nil
 	}
-	return contain()
+	for _, p := range dev[1:] {
+		if err := p.attachIn(dev[0]); err != nil {
+			return err
+		}
+	}
+	for _, p := range views {
+		if err := contain(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attachView mounts a view on a directory of the root itself.
+func (p piece) attachView() error {
+	at, err := unix.Open(p.target, unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err == nil {
+		defer unix.Close(at)
+		err = p.attachTo(at)
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("%s: %w: the image is not mounted, and PID 1 has said why when the node booted", p.target, err)
+	case err != nil:
+		return fmt.Errorf("%s: %w", p.target, err)
+	}
+	return nil
 }
 
 // viewsOf copies what of the node is seen in every root: what the kernel shows, the
-// files of /etc that PID 1 writes, and the devices or those that anybody may use.
+// files of /etc that PID 1 writes, and the devices of a root that has not its own.
 func viewsOf(root string, host bool) ([]piece, error) {
 	list := []struct {
 		source, target string
@@ -80,39 +119,31 @@ func viewsOf(root string, host bool) ([]piece, error) {
 				return nil, fmt.Errorf("%s: %w", v.source, err)
 			}
 		}
+		if !host { // what the node mounts in /sys later would be neither read-only nor hidden
+			if err := p.cutOff(); err != nil {
+				return nil, fmt.Errorf("%s: %w", v.source, err)
+			}
+		}
 		p.target = v.target
 		out = append(out, p)
 	}
-	if host {
-		return out, nil
-	}
-	dev, err := ownDevices()
-	return append(out, dev...), err
+	return out, nil
 }
 
-// ownDevices is a /dev with what every container has, and the node's shared memory:
-// services share its IPC namespace.
-func ownDevices() ([]piece, error) {
-	dev, err := newMount("tmpfs", "mode", "755", "size", "65536")
+// ownDevices is a /dev with what every container has, the node's shared memory (services
+// share its IPC namespace), and places for the volumes that are mounted in it; and what
+// is mounted in that. A device that a process with MKNOD makes there does not work.
+func ownDevices(volumes []piece) ([]piece, error) {
+	dev, err := newMount("tmpfs", unix.MOUNT_ATTR_NODEV, "mode", "755", "size", "65536")
 	if err != nil {
 		return nil, fmt.Errorf("/dev: %w", err)
 	}
 	dev.target = "/dev"
-	pts, err := newMount("devpts", "newinstance", "", "ptmxmode", "0666", "mode", "0620")
+	pts, err := newMount("devpts", 0, "newinstance", "", "ptmxmode", "0666", "mode", "0620")
 	if err != nil {
 		return nil, fmt.Errorf("/dev/pts: %w", err)
 	}
 	pts.target = "/dev/pts"
-	for _, d := range []string{"pts", "shm"} {
-		if err := unix.Mkdirat(dev.fd, d, 0o755); err != nil {
-			return nil, fmt.Errorf("/dev/%s: %w", d, err)
-		}
-	}
-	for name, to := range links {
-		if err := unix.Symlinkat(to, dev.fd, name); err != nil {
-			return nil, fmt.Errorf("/dev/%s: %w", name, err)
-		}
-	}
 	out := []piece{dev, pts}
 	for _, name := range append(devices[:len(devices):len(devices)], "shm") {
 		p, err := copyOf("/dev/"+name, "")
@@ -120,21 +151,51 @@ func ownDevices() ([]piece, error) {
 			return nil, err
 		}
 		p.target = "/dev/" + name
-		if name != "shm" {
-			fd, err := unix.Openat(dev.fd, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o666)
-			if err != nil {
+		out = append(out, p)
+	}
+	for name, to := range links {
+		if err := unix.Symlinkat(to, dev.fd, name); err != nil {
+			return nil, fmt.Errorf("/dev/%s: %w", name, err)
+		}
+	}
+	for _, p := range append(out[1:len(out):len(out)], volumes...) {
+		if name, ok := strings.CutPrefix(p.target, "/dev/"); ok {
+			if err := placeIn(dev.fd, name, isDir(p.fd)); err != nil {
 				return nil, fmt.Errorf("%s: %w", p.target, err)
 			}
-			unix.Close(fd)
 		}
-		out = append(out, p)
 	}
 	return out, nil
 }
 
-// newMount is a file system that is mounted nowhere, with options by name and value;
-// one without a value is a flag.
-func newMount(kind string, options ...string) (piece, error) {
+// placeIn makes something to mount over in an empty file system, if it is not there.
+func placeIn(fd int, name string, dir bool) error {
+	for i, c := range name {
+		if c == '/' {
+			if err := unix.Mkdirat(fd, name[:i], 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+				return err
+			}
+		}
+	}
+	if dir {
+		if err := unix.Mkdirat(fd, name, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+		return nil
+	}
+	at, err := unix.Openat(fd, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o666)
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return unix.Close(at)
+}
+
+// newMount is a file system that is mounted nowhere, with flags of fsmount(2) beside
+// nosuid and noexec, and options by name and value; one without a value is a flag.
+func newMount(kind string, flags int, options ...string) (piece, error) {
 	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return piece{}, err
@@ -153,51 +214,90 @@ func newMount(kind string, options ...string) (piece, error) {
 	if err := unix.FsconfigCreate(fs); err != nil {
 		return piece{}, err
 	}
-	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, flags|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
 	return piece{fd: fd, name: kind}, err
 }
 
-// contain closes and hides what of the kernel would change the node or tell too much.
-// What a kernel does not have needs neither.
-func contain() error {
-	for _, p := range closed {
-		m, err := copyOf(p, "")
+// contain closes and hides what of a view would change the node or tell too much. What
+// a kernel does not have needs neither.
+func contain(view piece) error {
+	for _, name := range closed[view.target] {
+		m, err := copyIn(view.fd, name)
 		if errors.Is(err, unix.ENOENT) {
 			continue
 		}
 		if err == nil {
-			m.target = p
+			m.target = view.target + "/" + name
 			if err = m.readOnly(); err == nil {
-				err = m.attach("")
+				err = m.attachIn(view)
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("close %s: %w", p, err)
+			return fmt.Errorf("close %s/%s: %w", view.target, name, err)
 		}
 	}
-	for _, p := range hidden {
-		var st unix.Stat_t
-		err := unix.Stat(p, &st)
-		if errors.Is(err, unix.ENOENT) {
-			continue
-		}
-		var m piece
-		switch {
-		case err != nil:
-		case st.Mode&unix.S_IFMT == unix.S_IFDIR:
-			m, err = newMount("tmpfs", "mode", "755", "size", "0")
-		default:
-			m, err = copyOf("/dev/null", "")
-		}
-		if err == nil {
-			m.target = p
-			if err = m.readOnly(); err == nil {
-				err = m.attach("")
+	for _, pattern := range hidden[view.target] {
+		names, err := matches(view.fd, pattern)
+		for _, name := range names {
+			if err == nil {
+				err = hide(view, name)
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("hide %s: %w", p, err)
+			return fmt.Errorf("hide %s/%s: %w", view.target, pattern, err)
 		}
 	}
 	return nil
+}
+
+// hide puts an empty directory over a directory of a view, and nothing over a file.
+func hide(view piece, name string) error {
+	var st unix.Stat_t
+	err := unix.Fstatat(view.fd, name, &st, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	var m piece
+	switch {
+	case err != nil:
+		return err
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
+		m, err = newMount("tmpfs", unix.MOUNT_ATTR_NODEV, "mode", "755", "size", "0")
+	default:
+		m, err = copyOf("/dev/null", "")
+	}
+	if err != nil {
+		return err
+	}
+	m.target = view.target + "/" + name
+	if err := m.readOnly(); err != nil {
+		return err
+	}
+	return m.attachIn(view)
+}
+
+// matches are the names in a view that a pattern means.
+func matches(fd int, pattern string) ([]string, error) {
+	before, after, ok := strings.Cut(pattern, "*")
+	if !ok {
+		return []string{pattern}, nil
+	}
+	parent, prefix := path.Split(before)
+	dir, err := unix.Openat(fd, path.Clean(parent), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(dir), parent)
+	defer f.Close()
+	list, err := f.Readdirnames(-1)
+	var out []string
+	for _, name := range list {
+		if strings.HasPrefix(name, prefix) {
+			out = append(out, parent+name+after)
+		}
+	}
+	return out, err
 }

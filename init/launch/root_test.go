@@ -62,7 +62,7 @@ func (r rooted) run(t *testing.T, script string, s table.Service) (string, error
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := &exec.Cmd{Path: self, Args: argv, Env: []string{"LAUNCH_ROOT=" + r.dir, "PATH=/usr/bin"}}
+	cmd := &exec.Cmd{Path: self, Args: argv, Env: []string{"LAUNCH_ROOT=" + r.dir, "LAUNCH_SHARED=" + os.Getenv("LAUNCH_SHARED"), "PATH=/usr/bin"}}
 	if os.Getuid() != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}}
 	}

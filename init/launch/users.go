@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // identity is whom a process acts for.
@@ -38,6 +40,22 @@ func lookup(root, user, group string) (identity, error) {
 		w.gid = id
 	}
 	return w, nil
+}
+
+// giveOutput makes the pipes of a process's output its user's, as container runtimes do:
+// images of programs with logs have links from those to /dev/stdout.
+func giveOutput(who identity) error {
+	for _, fd := range []int{1, 2} {
+		var st unix.Stat_t
+		err := unix.Fstat(fd, &st)
+		if err == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO && uintptr(st.Uid) != who.uid {
+			err = unix.Fchown(fd, int(who.uid), -1)
+		}
+		if err != nil {
+			return fmt.Errorf("output for user %d: %w", who.uid, err)
+		}
+	}
+	return nil
 }
 
 // find is the number of a name in a file of passwd(5)'s or group(5)'s form, and

@@ -48,18 +48,31 @@ func makeRoot(sys mounts.Syscalls, root string, r *table.Root) error {
 	if err := os.MkdirAll(at, 0o700); err != nil {
 		return err
 	}
-	flags, options := uintptr(unix.MS_NODEV|unix.MS_RDONLY), "lowerdir="+strings.Join(layers, ":")
-	if r.Writes != "" {
-		upper, work := filepath.Join(root, r.Writes, "upper"), filepath.Join(root, r.Writes, "work")
-		if err := errors.Join(os.MkdirAll(filepath.Join(root, filepath.Dir(table.VolumeDir)), 0o755), os.MkdirAll(upper, 0o700), os.MkdirAll(work, 0o700)); err != nil {
-			return err
-		}
-		if err := alike(upper, layers[0]); err != nil {
-			return err
-		}
-		flags, options = unix.MS_NODEV, options+",upperdir="+upper+",workdir="+work
+	if _, err := os.Stat(layers[0]); err != nil {
+		return err
 	}
-	return sys.Mount("root", at, "overlay", flags, options)
+	lower := "lowerdir=" + strings.Join(layers, ":")
+	if r.Writes == "" {
+		return sys.Mount("root", at, "overlay", unix.MS_NODEV|unix.MS_RDONLY, lower)
+	}
+	upper, work := filepath.Join(root, r.Writes, "upper"), filepath.Join(root, r.Writes, "work")
+	err := withRoom(root, func() error {
+		return errors.Join(os.MkdirAll(filepath.Join(root, filepath.Dir(table.VolumeDir)), 0o755), os.MkdirAll(upper, 0o700), os.MkdirAll(work, 0o700))
+	})
+	if err == nil {
+		err = alike(upper, layers[0])
+	}
+	if err == nil {
+		err = sys.Mount("root", at, "overlay", unix.MS_NODEV, lower+",upperdir="+upper+",workdir="+work)
+	}
+	if err == nil {
+		return nil
+	}
+	// A service that looks after the disk is of most use when that is full or broken.
+	if rerr := sys.Mount("root", at, "overlay", unix.MS_NODEV|unix.MS_RDONLY, lower); rerr != nil {
+		return errors.Join(err, rerr)
+	}
+	return fmt.Errorf("nothing can be written to it: %w", err)
 }
 
 // alike gives a directory the owner and mode of another: of merged directories the

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"garboard.local/init/table"
 )
@@ -104,5 +107,50 @@ func TestNoCopiesForNobody(t *testing.T) {
 	}
 	if _, err := os.Stat(root + table.EtcDir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
+	}
+}
+
+// What cannot be written to is a root all the same, and the console says so.
+func TestRootsOnADiskThatCannotBeWrittenTo(t *testing.T) {
+	root := t.TempDir()
+	if err := errors.Join(os.MkdirAll(root+"/top", 0o755), os.MkdirAll(filepath.Dir(root+table.VolumeDir), 0o755), os.WriteFile(root+table.VolumeDir, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s := table.Service{Name: "a", Root: &table.Root{Image: "i", Path: table.MemoryVolumeDir + "/a", Layers: []string{"/top", "/top"}, Writes: table.VolumeDir + "/a"}}
+	kernel := &mounted{}
+	err := Roots(kernel, root, []table.Service{s})
+	if err == nil || !strings.Contains(err.Error(), "root of service a (image i): nothing can be written to it: ") {
+		t.Errorf("error %v", err)
+	}
+	if want := []string{"root a overlay 0x5 lowerdir=" + root + "/top:" + root + "/top"}; !slices.Equal(kernel.list, want) {
+		t.Errorf("mounts %q, want %q", kernel.list, want)
+	}
+	kernel = &mounted{err: errors.New("no overlay")}
+	if err := Roots(kernel, t.TempDir(), []table.Service{s}); err == nil || strings.Contains(err.Error(), "nothing can be written") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// On a full disk what an earlier boot left is removed at once, and only then.
+func TestRoomOnAFullDisk(t *testing.T) {
+	for _, tt := range []struct {
+		err   error
+		calls int
+	}{{nil, 1}, {unix.ENOSPC, 2}, {&os.PathError{Op: "mkdir", Err: unix.EDQUOT}, 2}, {unix.EROFS, 1}} {
+		root, calls := t.TempDir(), 0
+		left := root + table.VolumeDir + old + "0/ns_p/file"
+		if err := errors.Join(os.MkdirAll(filepath.Dir(left), 0o755), os.WriteFile(left, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		err := withRoom(root, func() error {
+			calls++
+			if _, err := os.Stat(left); err == nil {
+				return tt.err
+			}
+			return nil
+		})
+		if calls != tt.calls || (err == nil) != (tt.err == nil || tt.calls == 2) {
+			t.Errorf("%v: %d calls, error %v", tt.err, calls, err)
+		}
 	}
 }

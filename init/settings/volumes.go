@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,22 +22,47 @@ const old = ".old-"
 func Volumes(sys mounts.Syscalls, root string, list []table.Volume) error {
 	var errs []error
 	dir := filepath.Join(root, table.VolumeDir)
-	if _, err := os.Lstat(dir); err == nil {
-		aside, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+old)
-		if err == nil {
-			err = os.Rename(dir, filepath.Join(aside, "volumes"))
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("volumes of the boot before: %w", err))
-		}
+	if err := moveAside(dir); err != nil {
+		errs = append(errs, fmt.Errorf("volumes of the boot before: %w", err))
 	}
 	for _, v := range list {
 		p := filepath.Join(root, v.Path)
-		if err := makeVolume(sys, root, p, v); err != nil {
+		if err := withRoom(root, func() error { return makeVolume(sys, root, p, v) }); err != nil {
 			errs = append(errs, fmt.Errorf("volume %s: %w", v.Path, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// moveAside gives the volumes of the boot before another name; no directory is made for
+// that, for which a full disk may have no room. What cannot be moved is removed.
+func moveAside(dir string) error {
+	if _, err := os.Lstat(dir); err != nil {
+		return nil
+	}
+	aside := dir + old
+	for i := range 1000 {
+		aside = dir + old + strconv.Itoa(i)
+		if _, err := os.Lstat(aside); errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+	if err := os.Rename(dir, aside); err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	return nil
+}
+
+// withRoom does f, and once more if the disk was full of what is to be removed anyway.
+func withRoom(root string, f func() error) error {
+	err := f()
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		if lerr := Leftovers(root); lerr != nil {
+			return errors.Join(err, lerr)
+		}
+		return f()
+	}
+	return err
 }
 
 func makeVolume(sys mounts.Syscalls, root, p string, v table.Volume) error {

@@ -61,7 +61,7 @@ func TestVolumes(t *testing.T) {
 			t.Errorf("a file of the boot before: %v", err)
 		}
 	}
-	aside, _ := filepath.Glob(filepath.Join(root, "var/lib/garboard/pods.old-*/volumes/ns_p/work/file"))
+	aside, _ := filepath.Glob(filepath.Join(root, "var/lib/garboard/pods.old-*/ns_p/work/file"))
 	if len(aside) != 2 {
 		t.Errorf("moved aside: %q", aside)
 	}

@@ -42,7 +42,8 @@ func EtcFiles() []string { return []string{"hosts", "resolv.conf"} }
 // between them, beside the other options of the mount in its one page (mount(2)).
 const MaxRootOptions = 3584
 
-func (r *Root) check() error {
+// Check reports what keeps a root from being mounted; null is none.
+func (r *Root) Check() error {
 	if r == nil {
 		return nil
 	}

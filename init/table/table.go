@@ -144,6 +144,8 @@ type Mount struct {
 	Target   string `json:"target"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
 	File     bool   `json:"file,omitempty"`
+	// Private says that what the node mounts in it later is not seen.
+	Private bool `json:"private,omitempty"`
 }
 
 // Where volumes lie, and nothing else.
@@ -292,7 +294,7 @@ func (s *Service) check(tasks map[string]bool) error {
 			return fmt.Errorf("mount of %s at %s: %q is not a path inside", m.Source, m.Target, m.Sub)
 		}
 	}
-	if err := s.Root.check(); err != nil {
+	if err := s.Root.Check(); err != nil {
 		return err
 	}
 	names := slices.Clone(s.Ambient)
