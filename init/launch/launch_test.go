@@ -78,14 +78,42 @@ func tell() {
 	os.Exit(0)
 }
 
-// launch runs a service and returns what it tells. Where the tests are not
-// root they are root of a user namespace, in which there is one user.
-func launch(t *testing.T, s table.Service) (told, string, error) {
+// self is this very binary.
+func self(t *testing.T) string {
 	t.Helper()
-	self, err := os.Executable()
+	path, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return path
+}
+
+// launcher is a command that launches a service in root. Where the tests are not root
+// they are root of a user namespace, in which there is one user.
+func launcher(t *testing.T, root string, s table.Service, env ...string) *exec.Cmd {
+	t.Helper()
+	argv, err := Argv(&s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := &exec.Cmd{Path: self(t), Args: argv, Env: append(env, "LAUNCH_ROOT="+root)}
+	if os.Getuid() != 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}}
+	}
+	return cmd
+}
+
+// output is what a service's script prints, and how it ended.
+func output(t *testing.T, root, script string, s table.Service, env ...string) (string, error) {
+	t.Helper()
+	s.Command = []string{"/bin/sh", "-c", script}
+	out, err := launcher(t, root, s, env...).CombinedOutput()
+	return string(out), err
+}
+
+// launch runs a service and returns what it tells.
+func launch(t *testing.T, s table.Service) (told, string, error) {
+	t.Helper()
 	root := t.TempDir()
 	if err := os.MkdirAll(root+"/etc", 0o755); err != nil {
 		t.Fatal(err)
@@ -96,19 +124,12 @@ func launch(t *testing.T, s table.Service) (told, string, error) {
 		}
 	}
 	if len(s.Command) == 0 {
-		s.Command = []string{self, "a b", "", "$x", "tell"}
+		s.Command = []string{self(t), "a b", "", "$x", "tell"}
 	}
-	argv, err := Argv(&s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := &exec.Cmd{Path: self, Args: argv, Env: []string{"LAUNCH_ROOT=" + root, "A=b c"}}
-	if os.Getuid() != 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}}
-	}
+	cmd := launcher(t, root, s, "A=b c")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	err = cmd.Run()
+	err := cmd.Run()
 	var got told
 	if err == nil {
 		err = json.Unmarshal(out.Bytes(), &got)

@@ -1,12 +1,10 @@
 package launch
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"garboard.local/init/table"
@@ -35,22 +33,7 @@ func TestMounts(t *testing.T) {
 	write("place", "covered\n")
 	run := func(script string, mounts ...table.Mount) (string, error) {
 		t.Helper()
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		argv, err := Argv(&table.Service{Command: []string{"/bin/sh", "-c", script}, Mounts: mounts, Dir: "/target/sub"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := &exec.Cmd{Path: self, Args: argv, Env: []string{"LAUNCH_ROOT=" + root, "R=" + root, "PATH=/usr/bin:/bin"}}
-		if os.Getuid() != 0 {
-			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}}
-		}
-		var out bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &out
-		err = cmd.Run()
-		return out.String(), err
+		return output(t, root, script, table.Service{Mounts: mounts, Dir: "/target/sub"}, "R="+root, "PATH=/usr/bin:/bin")
 	}
 	all := []table.Mount{
 		{Source: "/source", Target: "/target"}, {Source: "/source", Target: "/readonly", ReadOnly: true}, {Source: "/single", Target: "/place", ReadOnly: true, File: true},

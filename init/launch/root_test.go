@@ -1,12 +1,10 @@
 package launch
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"garboard.local/init/table"
@@ -52,24 +50,8 @@ func newRooted(t *testing.T) rooted {
 
 func (r rooted) run(t *testing.T, script string, s table.Service) (string, error) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Command = []string{"/bin/sh", "-c", script}
 	s.Mounts = append(s.Mounts, table.Mount{Source: "/machine", Target: "/usr", ReadOnly: true})
-	argv, err := Argv(&s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := &exec.Cmd{Path: self, Args: argv, Env: []string{"LAUNCH_ROOT=" + r.dir, "LAUNCH_SHARED=" + os.Getenv("LAUNCH_SHARED"), "PATH=/usr/bin"}}
-	if os.Getuid() != 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}}
-	}
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err = cmd.Run()
-	return out.String(), err
+	return output(t, r.dir, script, s, "LAUNCH_SHARED="+os.Getenv("LAUNCH_SHARED"), "PATH=/usr/bin")
 }
 
 // A service with a root sees that, with what a container has of the kernel, and
