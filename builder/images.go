@@ -122,7 +122,7 @@ func storeEntry(e preload.Entry) (x rootfs.Entry, err error) {
 	case e.Type == preload.TypeFile:
 		x = rootfs.FromBytes(e.Path, e.UnixMode(), e.Content, "", "")
 	}
-	x.UID, x.GID = e.UID, e.GID
+	x.UID, x.GID, x.Capabilities = e.UID, e.GID, e.Capabilities
 	return x, err
 }
 

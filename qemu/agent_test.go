@@ -28,6 +28,9 @@ func agentIsAsItsManifestSays(t *testing.T, arch string) {
 		if err := b.verdict(podsCeiling); err != nil {
 			return err
 		}
+		if err := b.saw(podLine("able", "rooted: effective capabilities 400$"), podsCeiling); err != nil {
+			return err
+		}
 		for _, line := range []string{
 			`^garboard: shutdown requested by `,
 			podLine("sigterm", "sigterm: finished$"),

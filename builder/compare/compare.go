@@ -26,6 +26,7 @@ type Item struct {
 	Mode   uint32
 	Owner  string // uid:gid
 	Link   string
+	Caps   string // a file's capabilities, where they are known
 	SHA256 string // "" where it is not known
 	Group  string // where it comes from, without the version
 }
@@ -34,7 +35,7 @@ type Item struct {
 type Change struct {
 	Path  string   `json:"path"`
 	Kind  string   `json:"change"`         // added, removed or changed
-	What  []string `json:"what,omitempty"` // of a changed one: type, size, mode, owner, link, content
+	What  []string `json:"what,omitempty"` // of a changed one: type, size, mode, owner, capabilities, link, content
 	SizeA int64    `json:"sizeA"`          // bytes; 0 of an added one
 	SizeB int64    `json:"sizeB"`          // bytes; 0 of a removed one
 	ModeA uint32   `json:"modeA,omitempty"`
@@ -94,7 +95,7 @@ func Items(a, b []Item) Result {
 				what string
 				is   bool
 			}{
-				{"type", x.Kind != y.Kind}, {"size", x.Size != y.Size}, {"mode", x.Mode != y.Mode}, {"owner", x.Owner != y.Owner},
+				{"type", x.Kind != y.Kind}, {"size", x.Size != y.Size}, {"mode", x.Mode != y.Mode}, {"owner", x.Owner != y.Owner}, {"capabilities", x.Caps != y.Caps},
 				{"link", x.Link != y.Link}, {"content", x.SHA256 != "" && y.SHA256 != "" && x.SHA256 != y.SHA256},
 			} {
 				if w.is {
@@ -163,7 +164,7 @@ func manifestItems(m *report.Manifest) []Item {
 		for _, e := range part.entries {
 			out = append(out, Item{
 				Path: part.prefix + e.Path, Kind: string(e.Kind), Size: e.Size, Mode: e.Mode, Owner: fmt.Sprintf("%d:%d", e.UID, e.GID),
-				Link: e.Link, SHA256: e.SHA256, Group: group(e.Origin),
+				Link: e.Link, Caps: e.Capabilities, SHA256: e.SHA256, Group: group(e.Origin),
 			})
 		}
 	}

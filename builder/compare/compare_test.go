@@ -38,7 +38,7 @@ func TestManifests(t *testing.T) {
 	b.KernelImage = &report.KernelImage{Name: "layout", Version: "6.12.2", Digest: "sha256:ab"}
 	b.Packages = []report.Package{{Name: "crun", Version: "2"}, {Name: "new", Version: "4"}}
 	b.Programs[0].Modules[0].Version = "v0.2.0"
-	b.Root[1] = &rootfs.Entry{Path: "usr/crun", Kind: rootfs.File, Mode: 0o4755, Size: 12, SHA256: "c", Origin: "deb crun 2"}
+	b.Root[1] = &rootfs.Entry{Path: "usr/crun", Kind: rootfs.File, Mode: 0o4755, Size: 12, SHA256: "c", Capabilities: "01", Origin: "deb crun 2"}
 	b.Root[2] = &rootfs.Entry{Path: "usr/new", Kind: rootfs.File, Mode: 0o644, Size: 7, SHA256: "d", Origin: "deb new 4"}
 	b.Root[3] = &rootfs.Entry{Path: "link", Kind: rootfs.Symlink, Mode: 0o777, Link: "usr/new", UID: 7, Origin: "recipe"}
 	want := Result{
@@ -46,7 +46,7 @@ func TestManifests(t *testing.T) {
 		Versions: []Version{{"deb crun", "1", "2"}, {"deb gone", "3", ""}, {"deb new", "", "4"}, {"go golang.org/x/net", "v0.1.0", "v0.2.0"}, {"kernel image layout", "", "6.12.2 sha256:ab"}},
 		Files: []Change{
 			{Path: "/link", Kind: "changed", What: []string{"owner", "link"}, ModeA: 0o777, ModeB: 0o777, Group: "recipe"},
-			{Path: "/usr/crun", Kind: "changed", What: []string{"size", "mode", "content"}, SizeA: 10, SizeB: 12, ModeA: 0o755, ModeB: 0o4755, Group: "deb crun"},
+			{Path: "/usr/crun", Kind: "changed", What: []string{"size", "mode", "capabilities", "content"}, SizeA: 10, SizeB: 12, ModeA: 0o755, ModeB: 0o4755, Group: "deb crun"},
 			{Path: "/usr/new", Kind: "added", SizeB: 7, ModeB: 0o644, Group: "deb new"},
 			{Path: "/usr/old", Kind: "removed", SizeA: 5, ModeA: 0o644, Group: "deb gone"},
 		},

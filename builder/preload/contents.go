@@ -21,7 +21,8 @@ const (
 	TypeDevice Type = "device" // without its numbers: nobody here makes one
 )
 
-// Extra is what a file of a container has and one of a root image cannot have.
+// Extra is what a file of a container has, of which one of a root image can have its
+// capabilities alone (Entry.Capabilities, which is not set then).
 type Extra struct {
 	Modified time.Time
 	Xattrs   map[string]string

@@ -22,6 +22,7 @@
 // flattened into one layer: its configuration and manifest are rewritten to
 // say so, and its ID and digest are no longer those of its origin. Every other
 // image keeps its layers, ID and, where it comes from an OCI layout, digest.
-// Hard links become files of their own with the same content. Devices, fifos
-// and extended attributes (file capabilities) in a layer are errors.
+// Hard links become files of their own with the same content. Of extended
+// attributes a file's capabilities are kept; others, devices and fifos in a layer
+// are errors.
 package preload

@@ -23,14 +23,16 @@ const (
 
 // Entry is one path of the store, below the store's root.
 type Entry struct {
-	Path        string      // slash-separated, without a leading slash
-	Type        Type        //
-	Mode        fs.FileMode // permission bits with fs.ModeSetuid, ModeSetgid and ModeSticky
-	UID, GID    int         //
-	Link        string      // a symlink's target, as it is stored
-	Content     []byte      // a file's bytes, where ContentPath is ""
-	ContentPath string      // the file on the build host that holds a file's bytes
-	Extra       *Extra      // of entries that Contents makes
+	Path     string      // slash-separated, without a leading slash
+	Type     Type        //
+	Mode     fs.FileMode // permission bits with fs.ModeSetuid, ModeSetgid and ModeSticky
+	UID, GID int         //
+	Link     string      // a symlink's target, as it is stored
+	// Capabilities of a file, as the extended attribute has them, in hexadecimal; "" = none.
+	Capabilities string
+	Content      []byte // a file's bytes, where ContentPath is ""
+	ContentPath  string // the file on the build host that holds a file's bytes
+	Extra        *Extra // of entries that Contents makes
 }
 
 // Open reads a file entry's bytes.

@@ -159,7 +159,7 @@ func (l *treeLayer) write(w io.Writer) error {
 }
 
 func (l *treeLayer) writeEntry(tw *tar.Writer, e Entry) error {
-	h := &tar.Header{Name: e.Path, Mode: tarMode(e.Mode), Uid: e.UID, Gid: e.GID, ModTime: l.epoch}
+	h := &tar.Header{Name: e.Path, Mode: tarMode(e.Mode), Uid: e.UID, Gid: e.GID, ModTime: l.epoch, PAXRecords: e.paxRecords()}
 	switch e.Type {
 	case TypeDir:
 		h.Typeflag, h.Name = tar.TypeDir, e.Path+"/"

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -172,7 +173,9 @@ func TestSourceErrors(t *testing.T) {
 		{"climbing path", one(ocitest.File("a/../../etc/passwd", "x")), "has a .. in it"},
 		{"through a symlink", one(ocitest.Symlink("l", "/etc"), ocitest.File("l/passwd", "x")), `"l/passwd" lies below "l", which is a symlink`},
 		{"device", one(tar.Header{Typeflag: tar.TypeChar, Name: "null"}), "a device or a fifo"},
-		{"capability", one(tar.Header{Typeflag: tar.TypeReg, Name: "ping", PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}), "extended attribute security.capability"},
+		{"attribute", one(tar.Header{Typeflag: tar.TypeReg, Name: "ping", PAXRecords: map[string]string{"SCHILY.xattr.user.mark": "x"}}), "extended attribute user.mark"},
+		{"capabilities that are none", one(tar.Header{Typeflag: tar.TypeReg, Name: "ping", PAXRecords: map[string]string{xattrRecord + capabilityAttr: netBind[:19]}}), "in a form that no kernel knows"},
+		{"capabilities of a directory", one(tar.Header{Typeflag: tar.TypeDir, Name: "d", PAXRecords: map[string]string{xattrRecord + capabilityAttr: netBind}}), "is no file"},
 		{"hard link out", one(tar.Header{Typeflag: tar.TypeLink, Name: "x", Linkname: "../../etc/passwd"}), "has a .. in it"},
 		{"hard link to nothing", one(tar.Header{Typeflag: tar.TypeLink, Name: "x", Linkname: "y"}), "is no file before it in its layer"},
 		{"whiteout of ..", one(ocitest.File("a/.wh...", "")), "is a whiteout of nothing"},
@@ -237,6 +240,38 @@ func safe(t *testing.T, r *raw) {
 		}
 		if p != "" && flat[parent(p)].Type != TypeDir {
 			t.Errorf("%q lies in a %q", p, flat[parent(p)].Type)
+		}
+	}
+}
+
+// netBind is cap_net_bind_service=ep as setcap(8) writes it.
+const netBind = "\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+
+// A file keeps its capabilities, in a layer as it came and in one that was flattened;
+// the layer's tar comes out again to the bit, which Build checks.
+func TestFileCapabilities(t *testing.T) {
+	able := tar.Header{Typeflag: tar.TypeReg, Name: "bin/able", Mode: 0o755, PAXRecords: map[string]string{xattrRecord + capabilityAttr: netBind}}
+	for name, layers := range map[string][][]byte{
+		"as it is":  {ocitest.Layer(able, ocitest.File("bin/plain", "x"))},
+		"flattened": {ocitest.Layer(able, ocitest.File("bin/plain", "x"), ocitest.File("gone", "x")), ocitest.Layer(ocitest.File(".wh.gone", ""))},
+	} {
+		entries, infos, err := Build([]Image{{Name: "localhost/able:1", From: layoutOf(t, image(t, "amd64", layers...))}}, epoch, "amd64", blobs(t))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		found := 0
+		for _, e := range append(entries, infos[0].View.Files...) {
+			want := ""
+			if path.Base(e.Path) == "able" {
+				found++
+				want = "0100000200040000000000000000000000000000"
+			}
+			if e.Capabilities != want {
+				t.Errorf("%s: %s has capabilities %q, want %q", name, e.Path, e.Capabilities, want)
+			}
+		}
+		if found != 2 {
+			t.Errorf("%s: the file is there %d times, want it in the store and in the view", name, found)
 		}
 	}
 }

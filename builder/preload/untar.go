@@ -97,12 +97,14 @@ func (l *raw) erase(p string) error {
 }
 
 func (l *raw) entry(r io.Reader, h *tar.Header, p string, blobs Blobs, w want) (Entry, error) {
-	for k := range h.PAXRecords {
-		if a, ok := strings.CutPrefix(k, xattrRecord); ok && !w.all {
-			return Entry{}, fmt.Errorf("%q has the extended attribute %s, which a root image cannot hold; rebuild the image without it (a file capability: grant it in the pod's securityContext)", h.Name, a)
+	caps := ""
+	if !w.all {
+		var err error
+		if caps, err = attributes(h); err != nil {
+			return Entry{}, err
 		}
 	}
-	e := Entry{Path: p, Mode: fileMode(h.Mode), UID: h.Uid, GID: h.Gid, Extra: w.extra(h)}
+	e := Entry{Capabilities: caps, Path: p, Mode: fileMode(h.Mode), UID: h.Uid, GID: h.Gid, Extra: w.extra(h)}
 	switch h.Typeflag {
 	case tar.TypeDir:
 		e.Type = TypeDir

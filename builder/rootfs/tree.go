@@ -31,16 +31,18 @@ const (
 
 // Entry is one path of the tree.
 type Entry struct {
-	Path   string `json:"path"` // without a leading slash
-	Kind   Kind   `json:"kind"`
-	Mode   uint32 `json:"mode"` // permission bits with setuid, setgid and sticky
-	UID    int    `json:"uid,omitempty"`
-	GID    int    `json:"gid,omitempty"`
-	Link   string `json:"link,omitempty"` // target of a symlink
-	Size   int64  `json:"size,omitempty"` // bytes
-	SHA256 string `json:"sha256,omitempty"`
-	Origin string `json:"origin"` // "deb crun 1.21-1", "component kubelet v1.36.3", "overlay base"
-	Reason string `json:"reason"`
+	Path string `json:"path"` // without a leading slash
+	Kind Kind   `json:"kind"`
+	Mode uint32 `json:"mode"` // permission bits with setuid, setgid and sticky
+	UID  int    `json:"uid,omitempty"`
+	GID  int    `json:"gid,omitempty"`
+	Link string `json:"link,omitempty"` // target of a symlink
+	// Capabilities of a file (security.capability, capabilities(7)), in hexadecimal.
+	Capabilities string `json:"capabilities,omitempty"`
+	Size         int64  `json:"size,omitempty"` // bytes
+	SHA256       string `json:"sha256,omitempty"`
+	Origin       string `json:"origin"` // "deb crun 1.21-1", "component kubelet v1.36.3", "overlay base"
+	Reason       string `json:"reason"`
 	// Inner says that it belongs to a root directory within this one, of a container:
 	// what it refers to (links, libraries) is that one's affair.
 	Inner bool `json:"-"`
@@ -100,7 +102,7 @@ func (t *Tree) Add(e Entry) error {
 		return fmt.Errorf("root image: %s describes / itself", e.Origin)
 	}
 	if old, ok := t.m[e.Path]; ok {
-		same := old.Kind == e.Kind && old.Mode == e.Mode && old.UID == e.UID && old.GID == e.GID && old.Link == e.Link && old.SHA256 == e.SHA256
+		same := old.Kind == e.Kind && old.Mode == e.Mode && old.UID == e.UID && old.GID == e.GID && old.Link == e.Link && old.SHA256 == e.SHA256 && old.Capabilities == e.Capabilities
 		if !same {
 			return fmt.Errorf("root image: two entries for /%s: %s from %s, and %s from %s", e.Path, describe(old), old.Origin, describe(&e), e.Origin)
 		}
@@ -191,6 +193,9 @@ func (t *Tree) Key() string {
 	var parts []string
 	for _, e := range t.Entries() {
 		parts = append(parts, fmt.Sprintf("%s %s %o %d %d %q %s", e.Path, e.Kind, e.Mode, e.UID, e.GID, e.Link, e.SHA256))
+		if e.Capabilities != "" {
+			parts = append(parts, "capabilities "+e.Capabilities)
+		}
 	}
 	return store.Key(parts...)
 }
@@ -275,6 +280,13 @@ func (t *Tree) WriteTar(w io.Writer, mtime time.Time) error {
 			h.Typeflag, h.Linkname = tar.TypeSymlink, e.Link
 		case File:
 			h.Typeflag, h.Size = tar.TypeReg, e.Size
+		}
+		if e.Capabilities != "" {
+			b, err := hex.DecodeString(e.Capabilities)
+			if err != nil {
+				return fmt.Errorf("/%s: capabilities: %w", e.Path, err)
+			}
+			h.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": string(b)}
 		}
 		if err := tw.WriteHeader(h); err != nil {
 			return fmt.Errorf("/%s: %w", e.Path, err)

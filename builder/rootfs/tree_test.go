@@ -87,7 +87,19 @@ func TestKeyIgnoresTheOrderOfAdding(t *testing.T) {
 	if a.Key() != b.Key() {
 		t.Error("two orders, two keys")
 	}
-	c := New()
+	c, able := New(), file("/a", "1")
+	able.Capabilities = "0100000200040000000000000000000000000000"
+	c.Add(able)
+	for _, e := range []Entry{file("/b/c", "2"), link("/d", "a")} {
+		c.Add(e)
+	}
+	if a.Key() == c.Key() {
+		t.Error("a file's capabilities are not in the key")
+	}
+	if err := c.Add(file("/a", "1")); err == nil {
+		t.Error("one file with and without capabilities")
+	}
+	c = New()
 	c.Add(file("/a", "1"))
 	if a.Key() == c.Key() {
 		t.Error("two trees, one key")
@@ -99,7 +111,9 @@ func TestWriteTar(t *testing.T) {
 	tree := New()
 	suid := file("/bin/su", "x")
 	suid.Mode, suid.UID, suid.GID = 0o4755, 0, 70000
-	for _, e := range []Entry{suid, file(long, "deep"), link("/l", strings.Repeat("t", 300)), file("/empty", "")} {
+	able := file("/bin/able", "x")
+	able.Capabilities = "0100000200040000000000000000000000000000"
+	for _, e := range []Entry{suid, able, file(long, "deep"), link("/l", strings.Repeat("t", 300)), file("/empty", "")} {
 		if err := tree.Add(e); err != nil {
 			t.Fatal(err)
 		}
@@ -128,6 +142,9 @@ func TestWriteTar(t *testing.T) {
 	}
 	if h := got["/bin/su"]; h == nil || h.Mode != 0o4755 || h.Gid != 70000 {
 		t.Errorf("setuid file: %+v", h)
+	}
+	if h := got["/bin/able"]; h == nil || h.PAXRecords["SCHILY.xattr.security.capability"] != "\x01\x00\x00\x02\x00\x04"+strings.Repeat("\x00", 14) {
+		t.Errorf("file with capabilities: %+v", h)
 	}
 	if got[long] == nil || len(got["/l"].Linkname) != 300 {
 		t.Error("long names are lost")

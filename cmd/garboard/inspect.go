@@ -94,6 +94,9 @@ func printFiles(w io.Writer, m *report.Manifest) {
 			if e.Kind == rootfs.Symlink {
 				name += " -> " + e.Link
 			}
+			if e.Capabilities != "" {
+				name += " (capabilities " + e.Capabilities + ")"
+			}
 			fmt.Fprintf(w, "%-7s %04o %9d  %s  [%s: %s]\n", e.Kind, e.Mode, e.Size, name, e.Origin, e.Reason)
 		}
 	}

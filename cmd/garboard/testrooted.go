@@ -19,6 +19,24 @@ import (
 	"garboard.local/builder/source/oci/ocitest"
 )
 
+// ablePod runs the services' image under the container runtime: its program has a
+// capability that its file has.
+const ablePod = `apiVersion: v1
+kind: Pod
+metadata: {name: able, namespace: default}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 5
+  containers:
+    - name: able
+      image: registry.example/team/agent:1
+      imagePullPolicy: Never
+      args: [rooted, able]
+`
+
+// netBind is cap_net_bind_service=ep as setcap(8) writes it.
+const netBind = "\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+
 // agentRecipe writes what TestVMAgent boots: recipes/test-agent.yaml with services that
 // have an image of others, as one that the test makes of Debian's packages is.
 func agentRecipe(ctx context.Context, o builder.Options, output string) (file string, err error) {
@@ -44,10 +62,15 @@ extends: %[1]s/recipes/test-agent.yaml
 name: test-agent
 images:
   - {name: registry.example/team/agent:1, oci: ./layout, reason: services have it for their root directory}
+overlays:
+  - {path: overlay, reason: pod of that image}
 services:
   - %[1]s/qemu/testdata/services/rooted.yaml
 `, filepath.ToSlash(root))
-	return file, os.WriteFile(file, []byte(text), 0o644)
+	manifests := filepath.Join(dir, "overlay/etc/kubernetes/manifests")
+	return file, errors.Join(os.MkdirAll(manifests, 0o755),
+		os.WriteFile(filepath.Join(manifests, "able.yaml"), []byte(ablePod), 0o644),
+		os.WriteFile(file, []byte(text), 0o644))
 }
 
 // agentImage has a distribution's files below, with the links that those have, and a
@@ -88,7 +111,7 @@ func agentImage(ctx context.Context, o builder.Options, arch string) (v1.Image, 
 		return nil, err
 	}
 	upper, err := tarOf(
-		tar.Header{Typeflag: tar.TypeReg, Name: "usr/local/bin/agent", Mode: 0o755}, string(program),
+		tar.Header{Typeflag: tar.TypeReg, Name: "usr/local/bin/agent", Mode: 0o755, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": netBind}}, string(program),
 		tar.Header{Typeflag: tar.TypeReg, Name: "etc/passwd", Mode: 0o644}, passwd+"app:x:4711:4712:an agent:/srv/app:/bin/false\n",
 		tar.Header{Typeflag: tar.TypeReg, Name: "etc/group", Mode: 0o644}, "root:x:0:\nwheel:x:10:root,app\napp:x:4712:\n",
 		tar.Header{Typeflag: tar.TypeReg, Name: "etc/mark", Mode: 0o644}, "of the upper layer",

@@ -41,7 +41,7 @@ func dispatch(args []string, say func(string, ...any)) error {
 		return sigterm(d, say)
 	case "rooted":
 		if len(args) != 2 {
-			return fmt.Errorf("usage: tester rooted plain|frozen|alive")
+			return fmt.Errorf("usage: tester rooted plain|frozen|alive|able")
 		}
 		return rooted(args[1], say)
 	case "stats":

@@ -20,6 +20,7 @@ const (
 	rootedShared = "/var/run/shared" // a volume behind a link of the image's
 	rootedOn     = "rooted: well"    // its log says it in each run
 	rootedAgain  = 7                 // how the first run ends
+	rootedCaps   = "400"             // the file's capabilities: NET_BIND_SERVICE
 )
 
 // rooted is the program of that image. As a service it looks at what it is given and
@@ -30,6 +31,13 @@ func rooted(kind string, say func(string, ...any)) error {
 		_, err := os.Stat(rootedFirst)
 		if errors.Is(err, os.ErrNotExist) {
 			err = nil // not yet
+		}
+		return err
+	}
+	if kind == "able" { // as a pod
+		caps, err := statusField("/proc/self/status", "CapEff")
+		if err == nil {
+			say("rooted: effective capabilities %s", strings.TrimLeft(caps, "0"))
 		}
 		return err
 	}

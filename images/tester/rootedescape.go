@@ -12,7 +12,8 @@ import (
 // capabilities (frozen) gets to the files of those alone that have no other capability.
 func rootedLeaks(frozen bool) (out []error) {
 	wrong := func(format string, args ...any) { out = append(out, fmt.Errorf(format, args...)) }
-	rights := map[string]string{"CapInh": "0", "CapPrm": "0", "CapEff": "0", "CapAmb": "0", "CapBnd": "5fb"} // cri-o's nine
+	// Of cri-o's nine the program has the one that its file has.
+	rights := map[string]string{"CapInh": "0", "CapPrm": rootedCaps, "CapEff": rootedCaps, "CapAmb": "0", "CapBnd": "5fb"}
 	if frozen {
 		rights["CapPrm"], rights["CapEff"] = "5fb", "5fb"
 	}
