@@ -153,7 +153,10 @@ func TestDiskJudgedByOthers(t *testing.T) {
 		t.Run(arch, func(t *testing.T) {
 			in := diskInput(t, arch)
 			in.Data = rootfs.New()
+			able := rootfs.FromBytes("/lib/able", 0o755, []byte("program"), "t", "t")
+			able.Capabilities = netBind
 			for _, e := range []rootfs.Entry{
+				able,
 				rootfs.FromBytes("/lib/thing/file", 0o640, []byte("content"), "t", "t"),
 				rootfs.FromBytes("/lib/empty", 0o644, nil, "t", "t"),
 				{Path: "/lib/link", Kind: rootfs.Symlink, Mode: 0o777, Link: "thing/file", Origin: "t", Reason: "t"},
@@ -240,6 +243,7 @@ func judgeDisk(t *testing.T, run Run, disk string, in DiskInput) {
 		{"cat /lib/thing/file", "content"},
 		{"stat /lib/private", "User:  1000   Group: 70000"}, {"stat /lib/private", "Mode:  01770"}, {"stat /lib/link", `Fast link dest: "thing/file"`},
 		{"stat /lib/empty", "mtime: 0x6553f100"}, // the epoch
+		{"ea_list /lib/able", "security.capability (20) = 01 00 00 02 00 04 00 00"},
 	} {
 		if out := output(t, run("debugfs", "-R", tt.command, fs)); !strings.Contains(out, tt.want) {
 			t.Errorf("debugfs %q lacks %q:\n%s", tt.command, tt.want, out)

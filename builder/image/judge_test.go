@@ -107,6 +107,9 @@ func TestDevicesJudgedByOthers(t *testing.T) {
 	}
 }
 
+// netBind is cap_net_bind_service=ep (linux/capability.h, struct vfs_cap_data).
+const netBind = "0100000200040000000000000000000000000000"
+
 // compare checks that a directory holds exactly the tree's entries and bytes.
 func compare(t *testing.T, tree *rootfs.Tree, dir string) {
 	t.Helper()
@@ -142,6 +145,11 @@ func TestEROFSJudgedByOthers(t *testing.T) {
 		return
 	}
 	tree := oddTree(t)
+	able := rootfs.FromBytes("/able", 0o755, []byte("program"), "t", "t")
+	able.Capabilities = netBind
+	if err := tree.Add(able); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []Compression{Fast, Small} {
 		t.Run(c.Name, func(t *testing.T) {
 			var sums [2]string
@@ -166,6 +174,10 @@ func TestEROFSJudgedByOthers(t *testing.T) {
 			compare(t, tree, dir)
 			if info := output(t, run("dump.erofs", "-s", file)); !strings.Contains(info, erofsUUID) {
 				t.Errorf("dump.erofs does not show the fixed UUID:\n%s", info)
+			}
+			// Its value is what a program on a node has then (TestVMAgent); here, that it is there.
+			if info := output(t, run("dump.erofs", "--path=/able", file)); !strings.Contains(info, "Xattr size: 48") {
+				t.Errorf("dump.erofs shows no attribute of a file with capabilities:\n%s", info)
 			}
 			b, err := os.ReadFile(file)
 			if err != nil {
