@@ -29,6 +29,7 @@ type images struct {
 	root, data []rootfs.Entry        // the two stores
 	listed     []report.ContainerImage
 	views      map[string]preload.View // of the root store, by name
+	opened     map[string]*imageView   // those of services
 }
 
 // fetchImages brings what recipes name in registries into the cache, and opens the

@@ -17,12 +17,13 @@ import (
 
 // imageView is what a container sees of a preloaded image.
 type imageView struct {
+	preload.View
 	root  rootfs.Entry // the root directory itself
 	files *rootfs.Tree // what is in it
 }
 
 func newImageView(name string, v preload.View) (*imageView, error) {
-	out := &imageView{files: rootfs.New()}
+	out := &imageView{View: v, files: rootfs.New()}
 	for _, f := range v.Files {
 		e, err := storeEntry(f)
 		if err != nil {
@@ -38,6 +39,23 @@ func newImageView(name string, v preload.View) (*imageView, error) {
 		}
 	}
 	return out, nil
+}
+
+// openView opens a preloaded image once, however many services have it: that reads
+// all of its files.
+func (b *build) openView(name string) (*imageView, error) {
+	if v := b.images.opened[name]; v != nil {
+		return v, nil
+	}
+	v, err := newImageView(name, b.images.views[name])
+	if err != nil {
+		return nil, err
+	}
+	if b.images.opened == nil {
+		b.images.opened = map[string]*imageView{}
+	}
+	b.images.opened[name] = v
+	return v, nil
 }
 
 // serviceImage finds the image of a service among the recipe's.
@@ -56,7 +74,7 @@ func (b *build) serviceImage(name string) (*pod.Image, error) {
 		return nil, fmt.Errorf("%s is no image of recipe %s, which has %s; add it to images (oci: takes it out of a registry, a layout or an archive), or leave image out: then the programs are the root image's",
 			name, b.recipe.File, orNone(has))
 	}
-	opened, err := newImageView(name, v)
+	opened, err := b.openView(name)
 	if err != nil {
 		return nil, err
 	}

@@ -34,14 +34,13 @@ func (b *build) addServiceRoots(c *pod.Compiled) error {
 }
 
 func (b *build) addServiceRoot(s table.Service) error {
-	image := b.images.views[s.Root.Image]
-	cfg, err := v1.ParseConfigFile(bytes.NewReader(image.Config))
-	if err != nil {
-		return fmt.Errorf("its configuration: %w", err)
-	}
-	v, err := newImageView(s.Root.Image, image)
+	v, err := b.openView(s.Root.Image)
 	if err != nil {
 		return err
+	}
+	cfg, err := v1.ParseConfigFile(bytes.NewReader(v.Config))
+	if err != nil {
+		return fmt.Errorf("its configuration: %w", err)
 	}
 	top := newTopLayer(v, "recipe "+b.recipe.Name, "root directory of service "+s.Name)
 	for _, d := range append(views[:len(views):len(views)], table.EtcTarget) {

@@ -1,17 +1,13 @@
 package main
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"garboard.local/builder"
 	"garboard.local/builder/component"
@@ -47,23 +43,8 @@ func packHello(ctx context.Context, o builder.Options, dir string) error {
 		if err != nil {
 			return err
 		}
-		var archive bytes.Buffer
-		w := tar.NewWriter(&archive)
-		err = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "app/hello", Mode: 0o755, Size: int64(len(program))})
-		if err == nil {
-			_, err = w.Write(program)
-		}
-		if err = errors.Join(err, w.Close()); err != nil {
-			return err
-		}
-		img := ocitest.Image(arch)
-		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil })
-		if err == nil {
-			img, err = mutate.AppendLayers(img, layer)
-		}
-		if err == nil {
-			img, err = mutate.Config(img, v1.Config{Entrypoint: []string{"/app/hello"}, User: "65534:65534", WorkingDir: "/app"})
-		}
+		img, err := mutate.Config(ocitest.Image(arch, ocitest.Programs(map[string][]byte{"app/hello": program})),
+			v1.Config{Entrypoint: []string{"/app/hello"}, User: "65534:65534", WorkingDir: "/app"})
 		if err != nil {
 			return err
 		}

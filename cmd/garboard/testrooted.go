@@ -1,7 +1,6 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
@@ -110,34 +109,17 @@ func agentImage(ctx context.Context, o builder.Options, arch string) (v1.Image, 
 	if err := base.WriteTar(&lower, o.Lock.Time); err != nil {
 		return nil, err
 	}
-	upper, err := tarOf(
-		tar.Header{Typeflag: tar.TypeReg, Name: "usr/local/bin/agent", Mode: 0o755, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": netBind}}, string(program),
-		tar.Header{Typeflag: tar.TypeReg, Name: "etc/passwd", Mode: 0o644}, passwd+"app:x:4711:4712:an agent:/srv/app:/bin/false\n",
-		tar.Header{Typeflag: tar.TypeReg, Name: "etc/group", Mode: 0o644}, "root:x:0:\nwheel:x:10:root,app\napp:x:4712:\n",
-		tar.Header{Typeflag: tar.TypeReg, Name: "etc/mark", Mode: 0o644}, "of the upper layer",
-		tar.Header{Typeflag: tar.TypeReg, Name: "etc/resolv.conf", Mode: 0o644}, "# of whoever made the image\n",
-		tar.Header{Typeflag: tar.TypeDir, Name: "srv/app/", Mode: 0o700, Uid: 4711, Gid: 4712}, "",
-	)
-	if err != nil {
-		return nil, err
-	}
+	able := ocitest.File("usr/local/bin/agent", string(program))
+	able.Mode, able.PAXRecords = 0o755, map[string]string{"SCHILY.xattr.security.capability": netBind}
+	home := ocitest.Dir("srv/app/")
+	home.Mode, home.Uid, home.Gid = 0o700, 4711, 4712
+	upper := ocitest.Layer(able, home,
+		ocitest.File("etc/passwd", passwd+"app:x:4711:4712:an agent:/srv/app:/bin/false\n"),
+		ocitest.File("etc/group", "root:x:0:\nwheel:x:10:root,app\napp:x:4712:\n"),
+		ocitest.File("etc/mark", "of the upper layer"),
+		ocitest.File("etc/resolv.conf", "# of whoever made the image\n"))
 	return mutate.Config(ocitest.Image(arch, lower.Bytes(), upper), v1.Config{
 		Entrypoint: []string{"agent"}, Cmd: []string{"rooted", "plain"}, User: "app", WorkingDir: "/srv/app", StopSignal: "SIGQUIT",
 		Env: []string{"PATH=/usr/local/bin:/usr/bin", "APP=of the image", "OWN=of the image"}, Volumes: map[string]struct{}{"/srv/app/data": {}},
 	})
-}
-
-// tarOf is an archive of headers, each with its content behind it.
-func tarOf(parts ...any) ([]byte, error) {
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	var errs []error
-	for i := 0; i+1 < len(parts); i += 2 {
-		h, text := parts[i].(tar.Header), parts[i+1].(string)
-		h.Size = int64(len(text))
-		errs = append(errs, w.WriteHeader(&h))
-		_, err := w.Write([]byte(text))
-		errs = append(errs, err)
-	}
-	return b.Bytes(), errors.Join(append(errs, w.Close())...)
 }
